@@ -108,7 +108,7 @@ func (b *Benefit) Step(v *View, given Given) {
 			h.CPUHours += used
 			b.counts.CPUHours += used
 		}
-		if m := &c.Container.Memory; known(v.Now, m.At, max(b.interval, c.CPU.Interval)) {
+		if m := &c.Container.Memory; knownSlowly(v.Now, m.At, b.interval) {
 			used := float64(m.WorkingSet) / (1 << 30) * passed.Hours()
 			h.GiBHours += used
 			b.counts.GiBHours += used

@@ -270,10 +270,10 @@ func TestNoisy(t *testing.T) {
 		}
 		return advice, told
 	}
-	if advice, told := step(2); len(advice) != 0 || told != 0 {
-		t.Errorf("noisy after two steps: %v", advice)
+	if advice, told := step(19); len(advice) != 0 || told != 0 {
+		t.Errorf("noisy after two measurements: %v", advice)
 	}
-	if advice, told := step(10); told != 1 || len(advice) != 1 || advice[0].Object != "ns/web" {
+	if advice, told := step(1); told != 1 || len(advice) != 1 || advice[0].Object != "ns/web" {
 		t.Errorf("after three: %v, told %d times", advice, told)
 	}
 	c.RunDelay.Waiting = 0.9

@@ -163,10 +163,10 @@ func strainOf(v *View, p *Pod, interval time.Duration) (worst Strain, measured [
 		c := &v.Containers[p.First+i]
 		every := max(interval, c.CPU.Interval)
 		values, has := [strains]float64{c.Pressure.CPU, c.Pressure.Memory, c.Pressure.IO}, [strains]bool{}
-		if known(v.Now, c.Pressure.At, every) {
+		if knownSlowly(v.Now, c.Pressure.At, interval) {
 			has[0], has[1], has[2] = true, true, true
 		}
-		if known(v.Now, c.RunDelay.At, every) && uses(v, c, interval) {
+		if knownSlowly(v.Now, c.RunDelay.At, interval) && uses(v, c, interval) {
 			has[3] = true
 			if ready := c.RunDelay.Waiting + float64(c.CPU.Usage)/1000; ready >= leastRunnable {
 				values[3] = c.RunDelay.Waiting / ready

@@ -77,10 +77,10 @@ func (f *Interference) batch(v *View) (cpu workload.MilliCPU, sure bool) {
 			}
 			cpu += c.CPU.Usage
 			use[ofCPU] += float64(c.CPU.Usage)
-			if known(v.Now, c.Container.Memory.At, max(f.interval, c.CPU.Interval)) {
+			if knownSlowly(v.Now, c.Container.Memory.At, f.interval) {
 				use[ofMemory] += float64(c.Container.Memory.Current)
 			}
-			if known(v.Now, c.IO.At, max(f.interval, c.CPU.Interval)) {
+			if knownSlowly(v.Now, c.IO.At, f.interval) {
 				use[ofIO] += c.IO.ReadBPS + c.IO.WriteBPS
 			}
 		}

@@ -48,7 +48,7 @@ func (l *llc) measure(v *View, passed time.Duration, mark float64) (reading llcR
 			used += float64(c.CPU.Usage)
 			sure = sure && uses(v, c, l.interval)
 		}
-		if !known(v.Now, c.Cache.At, max(l.interval, c.CPU.Interval)) {
+		if !knownSlowly(v.Now, c.Cache.At, l.interval) {
 			continue
 		}
 		reading.measured = true
@@ -86,7 +86,7 @@ func (l *llc) of(v *View, p *Pod) (occupancy, traffic float64, runs bool) {
 	ran := 0.0
 	for i := range v.Containers[p.First : p.First+p.Count] {
 		c := &v.Containers[p.First+i]
-		if !uses(v, c, l.interval) || !known(v.Now, c.Cache.At, max(l.interval, c.CPU.Interval)) {
+		if !uses(v, c, l.interval) || !knownSlowly(v.Now, c.Cache.At, l.interval) {
 			continue
 		}
 		ran += float64(c.CPU.Usage) / 1000

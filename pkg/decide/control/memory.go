@@ -109,18 +109,17 @@ type memorySum struct {
 }
 
 const (
-	headroomIntervals   = 3
-	leastHeadroom       = 1 // percent of total
-	growthHalfLife      = 5 * time.Minute
-	limitLower          = 5 // percent of total by which the limit falls at most in a step
-	limitRaise          = 10
-	spareRoom           = 10 // percent of total: room that batch work finds above what it can't give back
-	leastSpareRoom      = 2 * gib
-	limitDead           = 1 // percent of total: smaller changes of the limit are not made
-	raiseAfter          = time.Minute
-	slack               = 32 * mib // between the limit and what batch work holds
-	leastBatch          = 64 * mib // no process starts with less
-	containerMemoryPace = 10       // intervals between two measurements of a container's memory, at most
+	headroomIntervals = 3
+	leastHeadroom     = 1 // percent of total
+	growthHalfLife    = 5 * time.Minute
+	limitLower        = 5 // percent of total by which the limit falls at most in a step
+	limitRaise        = 10
+	spareRoom         = 10 // percent of total: room that batch work finds above what it can't give back
+	leastSpareRoom    = 2 * gib
+	limitDead         = 1 // percent of total: smaller changes of the limit are not made
+	raiseAfter        = time.Minute
+	slack             = 32 * mib // between the limit and what batch work holds
+	leastBatch        = 64 * mib // no process starts with less
 )
 
 // NewMemory returns the controller. Step must be called once per interval.
@@ -178,7 +177,7 @@ func (m *Memory) reportBlind() {
 	if m.sum.known {
 		m.blind = 0
 	}
-	if m.blind == staleAfter*containerMemoryPace {
+	if m.blind == staleAfter*slowPace {
 		m.decisions = append(m.decisions, Decision{Controller: "memory", Object: "batch", Action: "hold",
 			To: MemoryText(m.desired.BatchLimit), Why: "the memory of some BE container isn't known, so that the limit might be set below what batch holds: it stays as it is",
 			Facts: m.facts()})
@@ -195,7 +194,7 @@ func (m *Memory) sumBatch(v *View) {
 		for i := range v.Containers {
 			if c := &v.Containers[i]; c.Class == workload.BE && !c.Unseen {
 				s.batch.Add(&c.Container.Memory)
-				s.known = s.known && known(v.Now, c.Container.Memory.At, containerMemoryPace*m.pace.interval)
+				s.known = s.known && knownSlowly(v.Now, c.Container.Memory.At, m.pace.interval)
 			}
 		}
 	}

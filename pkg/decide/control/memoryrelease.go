@@ -114,7 +114,7 @@ func (m *Memory) gather(v *View, pool int) {
 		if pool >= 0 && c.Pool != pool || pool < 0 && c.Class != workload.BE || !permits(v, c, workload.Reclaim) {
 			continue
 		}
-		if !known(v.Now, c.Container.Memory.At, containerMemoryPace*m.pace.interval) {
+		if !knownSlowly(v.Now, c.Container.Memory.At, m.pace.interval) {
 			continue
 		}
 		cache := min(c.Container.Memory.Cache, c.Container.Memory.Current)

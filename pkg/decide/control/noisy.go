@@ -86,7 +86,7 @@ func runnable(v *View, p *Pod, interval time.Duration) (runnable, requested work
 		if c.Pool < 0 {
 			continue
 		}
-		if !uses(v, c, interval) || !known(v.Now, c.RunDelay.At, max(interval, c.CPU.Interval)) {
+		if !uses(v, c, interval) || !knownSlowly(v.Now, c.RunDelay.At, interval) {
 			return 0, 0, time.Time{}
 		}
 		runnable += c.CPU.Usage + workload.MilliCPU(c.RunDelay.Waiting*1000)

@@ -172,7 +172,7 @@ func (s *Offering) Demand(v *View) (now Amount, ok bool) {
 	for i := range v.Containers {
 		c := &v.Containers[i]
 		m := &c.Container.Memory
-		hasCPU, hasMemory := uses(v, c, s.interval), known(v.Now, m.At, max(s.interval, c.CPU.Interval))
+		hasCPU, hasMemory := uses(v, c, s.interval), knownSlowly(v.Now, m.At, s.interval)
 		if hasCPU {
 			system.CPU -= c.CPU.Usage
 		}

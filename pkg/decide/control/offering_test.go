@@ -89,6 +89,19 @@ func TestOfferCountsWhatIsNotSeenAtItsRequest(t *testing.T) {
 	}
 }
 
+// Containers' memory is measured every ten seconds: in between, what batch work holds is not for others.
+func TestOfferBetweenMeasurementsOfMemory(t *testing.T) {
+	t.Parallel()
+	s := shop()
+	offering := newOffering(Peaks{})
+	first, _ := offering.Step(s.second(), nil)
+	for range 600 {
+		if offer, _ := offering.Step(s.second(), nil); offer.ShortTerm != first.ShortTerm {
+			t.Fatalf("after %v: %+v, at first %+v", s.Now, offer.ShortTerm, first.ShortTerm)
+		}
+	}
+}
+
 func TestOfferLongLived(t *testing.T) {
 	t.Parallel()
 	s := shop()

@@ -75,6 +75,16 @@ func uses(v *View, c *Container, interval time.Duration) bool {
 	return known(v.Now, c.CPU.At, max(interval, c.CPU.Interval))
 }
 
+// slowPace is the number of intervals between two readings of a container's memory, pressure, I/O,
+// run delay and cache, at most.
+const slowPace = 10
+
+// knownSlowly reports whether a measurement of a counter that is read at slowPace is recent enough
+// to use.
+func knownSlowly(now, at time.Time, interval time.Duration) bool {
+	return known(now, at, slowPace*interval)
+}
+
 // recent reports whether a measurement of that time is no older than limit. One from the future
 // is not recent, since the clock has jumped back.
 func recent(now, at time.Time, limit time.Duration) bool {

@@ -197,7 +197,7 @@ func (u *podsUse) add(v *View, pod *Pod, interval time.Duration) {
 		if c.Unseen {
 			continue
 		}
-		if !uses(v, c, interval) || !known(v.Now, c.Container.Memory.At, max(interval, c.CPU.Interval)) {
+		if !uses(v, c, interval) || !knownSlowly(v.Now, c.Container.Memory.At, interval) {
 			u.unknown = true
 		}
 		u.cpu += float64(c.CPU.Usage)

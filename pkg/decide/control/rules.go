@@ -257,7 +257,7 @@ func (r *Rules) reclaim(v *View, rule *rule) {
 	for i := range v.Containers {
 		c := &v.Containers[i]
 		bytes := bytesPart(c.Container.Memory.Current, rule.StepPercent)
-		if bytes < mib || !permits(v, c, workload.Reclaim) || !known(v.Now, c.Container.Memory.At, containerMemoryPace*r.interval) {
+		if bytes < mib || !permits(v, c, workload.Reclaim) || !knownSlowly(v.Now, c.Container.Memory.At, r.interval) {
 			continue
 		}
 		r.desired.Reclaim = append(r.desired.Reclaim, Reclaim{ID: c.ID, Bytes: bytes, Until: c.Container.Memory.Current - bytes})

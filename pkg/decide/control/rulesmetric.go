@@ -211,7 +211,7 @@ func (f *figures) add(m *metric, c *Container, interval time.Duration) {
 	case metricBatchCPU:
 		interval = max(interval, c.CPU.Interval)
 	default:
-		interval *= containerMemoryPace
+		interval *= slowPace
 	}
 	f.known = f.known && known(f.now, at, interval)
 	f.oldest = older(f.oldest, at)

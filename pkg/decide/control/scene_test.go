@@ -58,14 +58,16 @@ func (s *scene) at(name string) *Container {
 	panic("no container " + name)
 }
 
-// pass lets time pass and then measures everything again.
+// pass lets time pass and then measures everything again that the sampler would have measured by
+// then: it reads some counters of containers every ten seconds.
 func (s *scene) pass(d time.Duration) *View {
 	s.Now = s.Now.Add(d)
+	slow := s.Now.Truncate(10 * time.Second)
 	s.Node.CPU.At, s.Node.CPU.Interval, s.Node.Memory.At, s.Node.Pressure.At = s.Now, d, s.Now, s.Now
 	for i := range s.Containers {
 		c := &s.Containers[i]
 		c.CPU.At, c.CPU.StatAt, c.CPU.Interval = s.Now, s.Now, d
-		c.Pressure.At, c.RunDelay.At, c.Container.Memory.At, c.IO.At, c.Cache.At = s.Now, s.Now, s.Now, s.Now, s.Now
+		c.Pressure.At, c.RunDelay.At, c.Container.Memory.At, c.IO.At, c.Cache.At = slow, slow, slow, slow, slow
 	}
 	return &s.View
 }
