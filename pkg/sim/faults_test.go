@@ -203,7 +203,7 @@ func (r *rig) start() {
 func (r *rig) steer(now time.Duration, changed, active bool) {
 	at := r.time()
 	r.sampler.note(at)
-	if changed || now%slowly < step {
+	if changed || now%usageEvery < step {
 		r.sampler.follow(r.agent.Targets())
 	}
 	look := r.sampler.measure(at)

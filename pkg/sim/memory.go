@@ -102,9 +102,13 @@ func (n *simNode) grow(c *container, now time.Duration) (victim *container) {
 		if over <= 0 {
 			continue
 		}
-		n.squeeze(l, over, dt)
+		cacheLeft := n.squeeze(l, over, dt)
 		if l.held+more > l.hard {
-			return n.worst(l.under)
+			if !cacheLeft {
+				return n.worst(l.under)
+			}
+			more = max(0, l.hard-l.held) // the task reclaims as long as that gives something (try_charge_memcg)
+			h.stall = stalled
 		}
 		if room := l.high - l.held; more > room { // the kernel throttles the task until there is room (mem_cgroup_handle_over_high)
 			more = min(more, max(0, room)+page)
@@ -192,19 +196,22 @@ func (n *simNode) add(c *container, anon, cache int64) {
 	}
 }
 
-// squeeze drops page cache of the containers below a ceiling, in equal proportion.
-func (n *simNode) squeeze(l *ceiling, bytes int64, dt float64) {
+// squeeze drops page cache of the containers below a ceiling, in equal proportion, and reports
+// whether there is more of it than could be dropped in this step.
+func (n *simNode) squeeze(l *ceiling, bytes int64, dt float64) (more bool) {
 	sum := int64(0)
 	for _, c := range l.under {
 		sum += c.held.cache
 	}
 	if sum == 0 {
-		return
+		return false
 	}
-	part := min(1, float64(min(bytes, int64(float64(n.hardware.Reclaim)*dt)))/float64(sum))
+	most := int64(float64(n.hardware.Reclaim) * dt)
+	part := min(1, float64(min(bytes, most))/float64(sum))
 	for _, c := range l.under {
 		n.drop(c, int64(math.Ceil(part*float64(c.held.cache))), dt)
 	}
+	return sum > most
 }
 
 // drop frees page cache of a container.

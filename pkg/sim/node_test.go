@@ -234,3 +234,30 @@ func TestMemory(t *testing.T) {
 		}
 	}
 }
+
+// A limit that falls below what is held costs page cache and waiting, and no container its life while
+// page cache is left.
+func TestLimitFallsBelowPageCache(t *testing.T) {
+	t.Parallel()
+	const gi = 1 << 30
+	n := testNode(t, "4 cores memory 8G")
+	p := hungry(0.1)
+	p.Memory = Memory{Anon: gi, Cache: 4 * gi, Leak: 100 * gi}
+	c := n.start("a", p, map[knobs.Knob]knobs.Value{knobs.MemoryMax: knobs.Bytes(5 * gi)})
+	advance := func(from, to time.Duration) (killed bool) {
+		for at := from; at < to; at += step {
+			killed = len(n.advance(at, 0)) > 0 || killed
+		}
+		return killed
+	}
+	if advance(0, 20*time.Second) || c.held.cache < 2*gi {
+		t.Fatalf("it holds %+v", c.held)
+	}
+	n.set(c.path, map[knobs.Knob]knobs.Value{knobs.MemoryMax: knobs.Bytes(2 * gi)})
+	if advance(20*time.Second, 25*time.Second) || c.held.all() > 2*gi {
+		t.Errorf("with page cache it was killed, or holds %+v", c.held)
+	}
+	if !advance(25*time.Second, time.Minute) {
+		t.Errorf("without page cache it goes on: %+v", c.held)
+	}
+}

@@ -10,8 +10,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// sampler provides the agent with measurements at the rate of the real one: batch work at each
-// step, all others each second, as means since the previous measurement.
+// sampler provides the agent with measurements at the rate of the real one: the CPU usage of batch
+// work at each step, that of all others each second, and other counters of containers every ten
+// seconds, as means since the previous measurement.
 type sampler struct {
 	node     *simNode
 	snapshot observe.Snapshot
@@ -36,16 +37,19 @@ type whole struct {
 type sums struct {
 	since                time.Time // begin of the CPU time
 	cpu                  float64   // in seconds
-	slowSince            time.Time // begin of the counters below
+	allSince             time.Time // begin of the quota's counters
 	periods, throttled   int64
-	missing              float64 // CPU seconds that the quota withheld
-	waited, some, memory float64 // in seconds
-	direct, refaults     float64 // in pages
+	missing              float64   // CPU seconds that the quota withheld
+	slowSince            time.Time // begin of the counters below
+	waited, some, memory float64   // in seconds
+	direct, refaults     float64   // in pages
 	reading              observe.Container
 }
 
-// slowly is the interval of all measurements except the CPU usage of batch work.
-const slowly = time.Second
+const (
+	usageEvery = time.Second      // between two measurements of each container's CPU usage, and of batch work's memory
+	restEvery  = 10 * time.Second // between two measurements of its other counters
+)
 
 // follow sets the containers to measure.
 func (s *sampler) follow(targets []observe.Target) {
@@ -76,7 +80,7 @@ func (s *sampler) note(now time.Time) {
 	dt := s.node.step.Seconds()
 	for _, w := range s.batch {
 		if w.since.IsZero() {
-			w.since, w.slowSince = now.Add(-s.node.step), now.Add(-s.node.step)
+			w.since, w.allSince = now.Add(-s.node.step), now.Add(-s.node.step)
 		}
 		for _, c := range s.node.containers {
 			if strings.HasPrefix(c.path, w.below) {
@@ -87,7 +91,8 @@ func (s *sampler) note(now time.Time) {
 	for _, c := range s.node.containers {
 		sum := &c.sums
 		if sum.since.IsZero() {
-			sum.since, sum.slowSince = now.Add(-s.node.step), now.Add(-s.node.step)
+			sum.since = now.Add(-s.node.step)
+			sum.allSince, sum.slowSince = sum.since, sum.since
 			sum.reading.ID = c.id
 		}
 		sum.cpu += c.got * dt
@@ -113,6 +118,10 @@ func (s *sampler) measure(now time.Time) *observe.Snapshot {
 	s.lookAtCPUs(now)
 	s.lookAtMemory(now)
 	v.Containers = v.Containers[:0]
+	every := restEvery
+	if m := &v.Node.Memory; v.Node.Pressure.Memory >= 0.05 || m.Free < 2*m.Low && m.Available < m.Total/10 { // as the real one
+		every /= 4
+	}
 	for _, t := range s.targets {
 		if t.whole != nil {
 			s.measureWhole(now, &t)
@@ -122,11 +131,14 @@ func (s *sampler) measure(now time.Time) *observe.Snapshot {
 		if sum.since.IsZero() {
 			continue
 		}
-		slow := now.Sub(sum.slowSince) >= slowly
-		if t.fast || slow {
+		due := now.Sub(sum.allSince) >= usageEvery
+		if t.fast || due {
 			sum.tellUsage(now)
 		}
-		if slow {
+		if due {
+			sum.tellThrottling(now)
+		}
+		if sum.reading.Memory.At.IsZero() || now.Sub(sum.slowSince) >= every {
 			sum.tellRest(now, t.container)
 		}
 		v.Containers = append(v.Containers, sum.reading)
@@ -140,12 +152,12 @@ func (s *sampler) measureWhole(now time.Time, t *target) {
 	if w.since.IsZero() {
 		return
 	}
-	slow := now.Sub(w.slowSince) >= slowly
-	if t.fast || slow {
+	due := now.Sub(w.allSince) >= usageEvery
+	if t.fast || due {
 		w.tellUsage(now)
 	}
-	if slow {
-		w.slowSince = now
+	if due {
+		w.allSince = now
 		m := observe.ContainerMemory{At: now}
 		for _, c := range s.node.containers {
 			if strings.HasPrefix(c.path, w.below) {
@@ -164,22 +176,26 @@ func (sum *sums) tellUsage(now time.Time) {
 	sum.since, sum.cpu = now, 0
 }
 
+func (sum *sums) tellThrottling(now time.Time) {
+	t := &sum.reading.CPU
+	t.StatAt, t.Periods, t.Throttled = time.Time{}, sum.periods, sum.throttled
+	if sum.periods > 0 {
+		t.StatAt = now
+	}
+	t.ThrottledTime = time.Duration(sum.missing * float64(time.Second))
+	sum.allSince, sum.periods, sum.throttled, sum.missing = now, 0, 0, 0
+}
+
 func (sum *sums) tellRest(now time.Time, c *container) {
 	over := now.Sub(sum.slowSince).Seconds()
-	t := &sum.reading
-	t.CPU.StatAt, t.CPU.Periods, t.CPU.Throttled = time.Time{}, sum.periods, sum.throttled
-	if sum.periods > 0 {
-		t.CPU.StatAt = now
-	}
-	t.CPU.ThrottledTime = time.Duration(sum.missing * float64(time.Second))
+	t, h := &sum.reading, &c.held
 	t.Pressure = observe.Pressure{At: now, CPU: min(1, sum.some/over), Memory: min(1, sum.memory/over)}
 	t.RunDelay = observe.RunDelay{At: now, Waiting: sum.waited / over}
-	h := &c.held
 	t.Memory = observe.ContainerMemory{
 		At: now, Current: h.all(), WorkingSet: h.anon + h.cache/2, Anon: h.anon, Cache: h.cache,
 		Refaults: sum.refaults / over, Direct: sum.direct / over, OOMKills: h.oomKills,
 	}
-	*sum = sums{since: sum.since, cpu: sum.cpu, slowSince: now, reading: sum.reading}
+	sum.slowSince, sum.waited, sum.some, sum.memory, sum.direct, sum.refaults = now, 0, 0, 0, 0, 0
 }
 
 func (s *sampler) lookAtCPUs(now time.Time) {

@@ -185,7 +185,7 @@ func (s *simulation) advance(now time.Duration) (changed bool) {
 func (s *simulation) steer(now time.Duration, changed bool) {
 	at, step := s.time(), s.node.step
 	s.sampler.note(at)
-	if changed || now%slowly < step {
+	if changed || now%usageEvery < step {
 		s.sampler.follow(s.agent.Targets())
 	}
 	s.agent.Tick(s.sampler.measure(at))
