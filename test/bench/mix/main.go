@@ -39,8 +39,11 @@ type options struct {
 	steps, slowSteps int // numbers of load steps, for the reaction
 	memoryRepeat     int
 	growTime         time.Duration // duration of the growth of the service's memory
+	morning          time.Duration // duration of each measurement of the morning part
+	morningMemory    float64       // growth of the service's memory in it, in percent of the node's
 	out              string        // path of the results, without extension
 	demo             bool
+	unseen           bool // the plugin does not see what else the machine does, see runtime.SluiceOptions.Quiet
 	progress         func(format string, args ...any)
 }
 
@@ -83,9 +86,11 @@ func parse(args []string) (options, error) {
 	levels := flags.String("levels", "10,30,60,10-60", "loads of the service, in percent of the node")
 	hogs := flags.String("hogs", "cpu,memory,cache", "kinds of batch work")
 	config := flags.String("config", "", "sluice.yaml; the benchmark's own if empty")
-	parts := flags.String("parts", "mix,memory,reaction", "what to measure")
+	parts := flags.String("parts", "mix,memory,reaction", "what to measure; morning, too, if it is named")
 	flags.IntVar(&o.memoryRepeat, "memory-repeat", 5, "growths of the service in each setting of the memory part")
 	flags.DurationVar(&o.growTime, "grow-time", 8*time.Second, "time in which the service takes another 1280 MiB in the memory part")
+	flags.DurationVar(&o.morning, "morning", 22*time.Minute, "time of each of the two measurements of the morning part")
+	flags.Float64Var(&o.morningMemory, "morning-memory", 35, "growth of the service's memory in the morning, in percent of the node's; a job requests two sevenths of that")
 	flags.IntVar(&o.steps, "steps", 100, "load steps of the reaction part")
 	flags.IntVar(&o.slowSteps, "slow-steps", 30, "the same with the slower loop")
 	if err := flags.Parse(args); err != nil {
@@ -93,8 +98,8 @@ func parse(args []string) (options, error) {
 	}
 	o.settings, o.hogs, o.parts = strings.Split(*names, ","), strings.Split(*hogs, ","), strings.Split(*parts, ",")
 	for _, part := range o.parts {
-		if part != "mix" && part != "memory" && part != "reaction" {
-			return o, fmt.Errorf("part %q: not one of mix, memory, reaction", part)
+		if !slices.Contains([]string{"mix", "memory", "reaction", "morning"}, part) {
+			return o, fmt.Errorf("part %q: not one of mix, memory, reaction, morning", part)
 		}
 	}
 	for text := range strings.SplitSeq(*levels, ",") {
@@ -129,6 +134,7 @@ func run(ctx context.Context, o options) (err error) {
 		{"mix", func() (err error) { r.Cells, err = compare(ctx, o, all); r.Leavings(); return err }},
 		{"memory", func() (err error) { r.Memory, err = takeBacks(ctx, o); return err }},
 		{"reaction", func() (err error) { r.Reactions, err = reactions(ctx, o); return err }},
+		{"morning", func() (err error) { r.Mornings, err = mornings(ctx, o); return err }},
 	} {
 		if !slices.Contains(o.parts, part.name) || ctx.Err() != nil {
 			continue

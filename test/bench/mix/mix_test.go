@@ -25,11 +25,12 @@ func TestSmoke(t *testing.T) {
 		"-sluice", "../../../bin/sluice", "-out", out, "-repeat", "1", "-slice", "300ms", "-settle", "200ms", "-other", "2", "-late", "1s",
 		"-levels", "10-60", "-settings", "alone,alone again,unmanaged,sluice,idle-box",
 		"-memory-repeat", "1", "-grow-time", "2500ms", "-steps", "2", "-slow-steps", "1",
+		"-parts", "mix,memory,reaction,morning", "-morning", "6s", "-morning-memory", "1",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.progress = t.Logf
+	o.progress, o.unseen = t.Logf, true
 	if err := run(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -47,8 +48,17 @@ func TestSmoke(t *testing.T) {
 			t.Errorf("load %s, hog %q, %s: nothing was measured: %+v", c.Level, c.Hog, c.Setting, c)
 		}
 	}
-	if len(r.Cells) == 0 || len(r.Memory) == 0 || len(r.Reactions) != 2 {
-		t.Errorf("%d cells, %d of memory, %d reactions", len(r.Cells), len(r.Memory), len(r.Reactions))
+	for _, m := range r.Mornings {
+		if len(m.Phases) != 4 || m.Phases[3].P99 == 0 {
+			t.Errorf("a morning with prediction.mode %s: nothing was measured: %+v", m.Prediction, m)
+		}
+	}
+	// The rise is less than ten minutes away: where the offer counts with it, nothing is sold.
+	if m := r.Mornings; len(m) == 2 && (m[0].Started == 0 || m[0].Phases[1].Published == 0 || m[1].Started >= m[0].Started) {
+		t.Errorf("%d jobs started without a forecast, and %d with it", m[0].Started, m[1].Started)
+	}
+	if len(r.Mornings) != 2 || len(r.Cells) == 0 || len(r.Memory) == 0 || len(r.Reactions) != 2 {
+		t.Errorf("%d cells, %d of memory, %d reactions, %d mornings", len(r.Cells), len(r.Memory), len(r.Reactions), len(r.Mornings))
 	}
 	if plot, err := os.ReadFile(out + ".svg"); err != nil || !strings.Contains(string(plot), "</svg>") {
 		t.Errorf("no plot: %v", err)

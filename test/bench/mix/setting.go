@@ -48,18 +48,24 @@ func settings(names []string, config string) ([]setting, error) {
 	return chosen, nil
 }
 
-// manage runs Sluice. $CRI in the configuration stands for the runtime's socket. leave restores
-// everything that Sluice changed.
-func (b *bed) manage(config string) (func() error, error) {
+// manage runs Sluice, see start.
+func (b *bed) manage(config string) (leave func() error, err error) {
+	_, leave, err = b.start(config, false)
+	return leave, err
+}
+
+// start runs Sluice. $CRI in the configuration stands for the runtime's socket. If the rest is unseen,
+// Sluice sees the pods' work alone. leave restores everything that Sluice changed.
+func (b *bed) start(config string, unseen bool) (sluice *runtime.Sluice, leave func() error, err error) {
 	before, err := b.rt.ClassSettings()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	sluice, err := b.rt.StartSluice(runtime.SluiceOptions{Binary: b.binary, Config: strings.ReplaceAll(config, "$CRI", b.rt.Socket())})
+	sluice, err = b.rt.StartSluice(runtime.SluiceOptions{Binary: b.binary, Quiet: unseen, Config: strings.ReplaceAll(config, "$CRI", b.rt.Socket())})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return func() error {
+	return sluice, func() error {
 		if err := sluice.Stop(); err != nil {
 			return err
 		}

@@ -35,6 +35,9 @@ func Dial(podCgroup string) (*Client, error) {
 // Close ends the connection; the service gives back what it held for it.
 func (c *Client) Close() error { return unix.Close(c.conn) }
 
+// Interrupt lets Run fail at once.
+func (c *Client) Interrupt() { _ = unix.Shutdown(c.conn, unix.SHUT_RDWR) }
+
 // Ask sends one request and waits for its answer.
 func (c *Client) Ask(r wire.Request) (wire.Answer, error) {
 	if err := c.send(r); err != nil {

@@ -11,6 +11,7 @@ type Report struct {
 	Cells     []Cell
 	Memory    []Memory
 	Reactions []Reaction
+	Mornings  []Morning
 }
 
 // Machine describes the machine of the run.

@@ -36,6 +36,14 @@ func (r *Report) Table() string {
 			return []any{n.Setting, n.Steps, n.Missed, n.P50, n.P99, n.Max}
 		})
 	}
+	for _, m := range r.Mornings {
+		fmt.Fprintf(&out, "control.prediction.mode %s: %d jobs started, %d ended, %d evicted (%d after a notice: %v), %d refused; CPU seconds of jobs that ended %.0f, were evicted %.0f, run on %.0f; a job's time %v median, %v longest; %d notices, %d squeezes\n",
+			m.Prediction, m.Started, m.Done, m.Evicted, m.Warned, m.Warning, m.Refused, m.DoneCPUSeconds, m.LostCPUSeconds, m.RunningCPUSeconds, m.Median, m.Longest, m.Notices, m.Squeezes)
+		grid(&out, "morning|published CPUs|requested|used|evicted|p50|p99", len(m.Phases), func(i int) []any {
+			p := m.Phases[i]
+			return []any{p.Name, p.Published, p.Requested, p.Used, p.Evicted, p.P50, p.P99}
+		})
+	}
 	for _, g := range r.Goals() {
 		verdict := "MISSED "
 		if g.Reached {
