@@ -68,7 +68,7 @@ func withDefaults(r workload.Request) workload.Request {
 
 func (l *Ledger) enter(h *Holder) {
 	old := l.holders[h.ID]
-	l.last = entry{id: h.ID, old: old, pools: l.pools}
+	l.last = entry{id: h.ID, old: old, pools: l.pools, spares: l.spares}
 	l.put(h)
 	if h.owns() || old != nil && old.owns() {
 		l.layout()
@@ -81,10 +81,11 @@ func (h *Holder) owns() bool { return !h.CPUs.IsEmpty() && len(h.Request.Claims)
 
 // entry is the last container that was entered, with the state before.
 type entry struct {
-	id    string
-	old   *Holder // nil if the container was not known
-	pools []cpuset.Set
-	whole *Ledger // the state before Without freed other grants; nil otherwise
+	id     string
+	old    *Holder // nil if the container was not known
+	pools  []cpuset.Set
+	spares []cpuset.Set // CPUs of these pools that were spare
+	whole  *Ledger      // the state before Without freed other grants; nil otherwise
 }
 
 // Without frees the grants of the containers in ids and then calls decide, which calls Place or
@@ -124,6 +125,11 @@ func (l *Ledger) Undo() {
 		l.drop(last.id)
 	}
 	l.shared, l.pools = cpuset.Difference(l.allocatable(), l.Pinned()), last.pools
+	if l.spares = last.spares; l.spares != nil {
+		l.lendSpare()
+	} else {
+		l.lent = l.lendable(l.lent)
+	}
 	l.followPools()
 	l.version++
 }

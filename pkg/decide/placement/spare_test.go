@@ -116,3 +116,66 @@ func TestAdoptSpare(t *testing.T) {
 		}
 	}
 }
+
+// checkSpare checks that spare CPUs are CPUs of their pool and that exactly these are lent.
+func checkSpare(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, l *Ledger) {
+	t.Helper()
+	var all cpuset.Set
+	for _, p := range l.Pools() {
+		if !p.Spare.SubsetOf(p.CPUs) {
+			t.Fatalf("pool %s has %s, and %s of it are spare", p.Name, p.CPUs, p.Spare)
+		}
+		all = cpuset.Union(all, p.Spare)
+	}
+	if l.Lent() != all {
+		t.Fatalf("%s are lent, and %s are spare", l.Lent(), all)
+	}
+}
+
+// TestSpareHistory runs random operations on pools that lend CPUs, and checks after each that batch
+// work has no CPU of a pin. What is taken back leaves no trace.
+func TestSpareHistory(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		l := apart(t)
+		m, now, pins := l.Machine(), time.Time{}, 0
+		l.SetSizes([]int{16, 24, 24})
+		cores := func(name string) int { return 2 * rapid.IntRange(0, 12).Draw(t, name) }
+		pin := func() (string, error) {
+			pins, now = pins+1, now.Add(time.Second)
+			id := fmt.Sprint(pins)
+			r := workload.Request{Class: workload.LSR, CPUs: rapid.IntRange(1, 12).Draw(t, "cpus")}
+			_, err := l.Place(Identity{ID: id}, r, cpuset.Set{}, now)
+			return id, err
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) {
+				checkSpare(t, l)
+				checkPools(t, l)
+				if l.Lent().Overlaps(l.Pinned()) {
+					t.Fatalf("%s are lent, and pins have %s", l.Lent(), l.Pinned())
+				}
+			},
+			"sizes": func(*rapid.T) { l.SetSizes([]int{2 + cores("critical"), 2 + cores("online"), 2}) },
+			"spare": func(*rapid.T) { l.SetSpare([]int{cores("critical"), cores("online"), 0}) },
+			"pin":   func(*rapid.T) { pin() }, //nolint:errcheck // a refusal changes nothing
+			"end":   func(t *rapid.T) { l.Release(fmt.Sprint(rapid.IntRange(0, pins).Draw(t, "id"))) },
+			"undo": func(t *rapid.T) {
+				before := describe(l)
+				if _, err := pin(); err != nil {
+					return
+				}
+				if l.Undo(); describe(l) != before {
+					t.Fatalf("before\n%s\nafter\n%s", before, describe(l))
+				}
+			},
+			"hotplug": func(t *rapid.T) {
+				gone := cpuset.Of(rapid.SliceOfN(rapid.IntRange(1, m.Online.Last()), 0, 8).Draw(t, "gone")...)
+				l.SetMachine(without(m, gone))
+			},
+		})
+	})
+}
