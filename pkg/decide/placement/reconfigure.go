@@ -28,13 +28,14 @@ func (l *Ledger) Reconfigured(config Config, revised map[string]RevisedRequest) 
 	return n, err
 }
 
-// inherit copies the CPUs of the pools, and the control loop's sizes if the loop continues to
-// set them.
+// inherit copies the CPUs of the pools, and the control loop's sizes and spare CPUs if the loop
+// continues to set them.
 func (l *Ledger) inherit(from *Ledger) {
 	l.pools = make([]cpuset.Set, len(l.config.Pools))
 	goesOn := from.sizes != nil && from.config.Follow && l.config.Follow && from.config.Mode == l.config.Mode
 	if goesOn {
 		l.sizes = make([]int, len(l.config.Pools))
+		l.spareCounts, l.spares = make([]int, len(l.config.Pools)), make([]cpuset.Set, len(l.config.Pools))
 	}
 	for i, p := range l.config.Pools {
 		at := slices.IndexFunc(from.config.Pools, func(old Pool) bool { return old.Name == p.Name })
@@ -44,6 +45,8 @@ func (l *Ledger) inherit(from *Ledger) {
 		l.pools[i] = from.pools[at]
 		if goesOn {
 			l.sizes[i] = from.sizes[at]
+			l.spares[i] = from.spareOf(at)
+			l.spareCounts[i] = l.spares[i].Size()
 		}
 	}
 	if !anySize(l.sizes) {

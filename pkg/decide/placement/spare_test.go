@@ -136,7 +136,7 @@ func checkSpare(t interface {
 }
 
 // TestSpareHistory runs random operations on pools that lend CPUs, and checks after each that batch
-// work has no CPU of a pin. What is taken back leaves no trace.
+// work has no CPU of a pin. What is taken back leaves no trace, and a reload keeps what is spare.
 func TestSpareHistory(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -175,6 +175,20 @@ func TestSpareHistory(t *testing.T) {
 			"hotplug": func(t *rapid.T) {
 				gone := cpuset.Of(rapid.SliceOfN(rapid.IntRange(1, m.Online.Last()), 0, 8).Draw(t, "gone")...)
 				l.SetMachine(without(m, gone))
+			},
+			"reload": func(t *rapid.T) {
+				revised := map[string]RevisedRequest{}
+				for _, h := range l.Holders() {
+					revised[h.ID] = RevisedRequest{Request: h.Request}
+				}
+				n, err := l.Reconfigured(l.config, revised)
+				if err != nil {
+					return
+				}
+				if len(l.Holders()) == 0 && describe(n) != describe(l) {
+					t.Fatalf("before\n%s\nafter\n%s", describe(l), describe(n))
+				}
+				l = n
 			},
 		})
 	})
