@@ -181,6 +181,7 @@ func (p *Pools) jumped(v *View) {
 			s.request.reset()
 			s.recent.reset()
 			s.below, s.calm, s.changed, s.shortAt, s.grew = 0, false, v.Now, v.Now, v.Now
+			s.lentAt, s.returnedAt = time.Time{}, v.Now
 			if !s.adopted.IsZero() && s.adopted.After(v.Now) {
 				s.adopted = v.Now
 			}

@@ -63,6 +63,24 @@ func TestSpare(t *testing.T) {
 	want("without measurements", 0, 0)
 }
 
+// TestSpareAfterClockJumps checks that a pool which lends nothing when the clock jumps lends again as
+// soon as one that waited as long.
+func TestSpareAfterClockJumps(t *testing.T) {
+	t.Parallel()
+	for _, jump := range []time.Duration{-24 * time.Hour, -time.Minute, time.Hour} {
+		b := lending()
+		b.run(10*time.Second, tick)
+		copy(b.load, cpuLoads(6.7, 10, 99))
+		b.step(tick)
+		copy(b.load, cpuLoads(5.9, 10, 99))
+		b.view.Now = b.view.Now.Add(jump)
+		b.run(90*time.Second, tick)
+		if got := b.pools.sizes.Spare; got[0] == 0 || got[1] == 0 {
+			t.Errorf("90 seconds after a jump of %s, spare are %v", jump, got)
+		}
+	}
+}
+
 // TestSpareDecisions checks that a rise is one decision with its reason, and so is a fall.
 func TestSpareDecisions(t *testing.T) {
 	t.Parallel()
