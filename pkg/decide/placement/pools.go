@@ -130,15 +130,19 @@ func (l *Ledger) keepPool(r workload.Request, cpus cpuset.Set) {
 	}
 	i := l.pool(&r)
 	apart := l.config.Follow && l.config.Mode == Exclusive
-	sized := !apart || l.sizes == nil || l.sizes[i] == cpus.Size()
-	if cpus == l.pools[i] && sized || !cpus.SubsetOf(l.shared) {
+	if !cpus.SubsetOf(l.shared) {
 		return
 	}
+	sized := !apart || l.sizes == nil || l.sizes[i] == cpus.Size()
+	unchanged := cpus == l.pools[i] && sized
 	if last := len(l.pools) - 1; apart && i == last {
 		l.foundBatch = cpuset.Union(l.foundBatch, cpus)
 		cpus = cpuset.Difference(cpus, l.found) // these were lent to batch work
 	} else if apart {
 		l.found = cpuset.Union(l.found, cpus)
+	}
+	if unchanged {
+		return
 	}
 	switch {
 	case cpus.IsEmpty():

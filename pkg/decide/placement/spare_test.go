@@ -193,3 +193,30 @@ func TestSpareHistory(t *testing.T) {
 		})
 	})
 }
+
+// TestSpareResynchronized checks that pools and what is spare of them stay when the runtime lists the
+// containers anew, in whatever order.
+func TestSpareResynchronized(t *testing.T) {
+	t.Parallel()
+	requests := map[string]workload.Request{"critical": shares(workload.LS, "critical"), "online": shares(workload.LS, "online"), "batch": shares(workload.BE, "")}
+	for _, order := range [][]string{{"batch", "critical", "online"}, {"critical", "online", "batch"}, {"online", "batch", "critical"}} {
+		l := apart(t)
+		for id, r := range requests {
+			if _, err := l.Place(Identity{ID: id}, r, cpuset.Set{}, time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.SetSizes([]int{16, 24, 24})
+		l.SetSpare([]int{4, 8, 0})
+		before, n := fmt.Sprint(l.Pools()), l.WithoutContainers()
+		n.DivideOnce(func() {
+			for _, id := range order {
+				has, _ := l.Assignment(id)
+				n.Adopt(Identity{ID: id}, requests[id], has.CPUs, cpuset.Set{}, time.Time{})
+			}
+		})
+		if after := fmt.Sprint(n.Pools()); after != before {
+			t.Errorf("in order %v, the pools had %s, have %s", order, before, after)
+		}
+	}
+}
