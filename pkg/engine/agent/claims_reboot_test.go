@@ -98,6 +98,23 @@ func TestClaimsOutliveAReboot(t *testing.T) {
 	})
 }
 
+// A claim of before a reboot whose CDI spec can't be written is not prepared, so that its CPUs wait for the
+// kubelet no longer than without the attempt.
+func TestClaimOfBeforeARebootWithoutSpec(t *testing.T) {
+	rebooting(t, func(t *testing.T, n *testNode, s *setup, reboot func()) {
+		reboot()
+		if err := os.WriteFile(s.cdiDir, nil, 0o600); err != nil { // no folder can be made there
+			t.Fatal(err)
+		}
+		if err := n.agent.Claims.Prepare(twoCPUs(claimUID)); err == nil {
+			t.Error("a claim is prepared without its CDI spec")
+		}
+		n.expectClaims(s, map[string]string{claimUID: "4-5"})
+		n.sleep(11 * time.Minute)
+		n.expectClaims(s, nil)
+	})
+}
+
 // CPUs wait for a claim for some minutes, unless the scheduler gives them to another claim, or the same
 // claim was allocated anew.
 func TestEndedClaimsOfBeforeAReboot(t *testing.T) {

@@ -116,7 +116,9 @@ func (b *Book) Prepare(c *claim.Claim) error {
 		return errors.New("this node reserves no CPUs for claims: start the plugin with --cdi-dir /var/run/cdi")
 	}
 	var added []string
+	var awaited *claim.Claim
 	err := b.do("prepare claim", func() (err error) {
+		awaited = b.awaited[c.UID]
 		added, err = b.reserve(c)
 		return err
 	})
@@ -124,7 +126,7 @@ func (b *Book) Prepare(c *claim.Claim) error {
 		return fmt.Errorf("%s: %w", c.Ref(), err)
 	}
 	if err = writeSpec(b.dir, c, 0o755, 0o644); err != nil { // as the runtime makes the folder, and others their specs
-		b.free(added)
+		b.free(added, awaited)
 		return fmt.Errorf("%s: its CDI spec can't be written: %w", c.Ref(), err)
 	}
 	b.keep(c)
@@ -229,9 +231,13 @@ func remove(dir, uid string) error {
 	return err
 }
 
-func (b *Book) free(ids []string) {
+// free takes back a reservation. If it added nothing to an awaited claim, that is awaited again.
+func (b *Book) free(added []string, awaited *claim.Claim) {
 	b.do("undo claim", func() error { //nolint:errcheck // fails only if the agent has ended
-		for _, id := range ids {
+		if awaited != nil && len(added) == 0 {
+			b.awaited[awaited.UID] = awaited
+		}
+		for _, id := range added {
 			b.node.Ledger.Unreserve(id)
 		}
 		b.follow()
