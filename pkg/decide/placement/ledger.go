@@ -29,7 +29,7 @@ type Ledger struct {
 	shared      cpuset.Set   // allocatable CPUs without a pin
 	lent        cpuset.Set   // CPUs of LSR pins, or of other pools, on which batch work may run too
 	spareCounts []int        // exclusive mode: number of CPUs of each pool on which batch work may run too
-	spares      []cpuset.Set // these CPUs, by pool
+	spares      []cpuset.Set // these CPUs, by pool; nil if the control loop's sizes do not partition the shared CPUs
 	pools       []cpuset.Set // CPUs of config.Pools[i]
 	sizes       []int        // sizes set by the control loop, by pool; 0 is the configured size, nil that no sizes are set
 	version     uint64       // number of layouts so far

@@ -14,7 +14,7 @@ func (l *Ledger) SetSpare(counts []int) {
 		return
 	}
 	l.spareCounts = slices.Clone(counts)
-	if !l.follows() {
+	if l.spares == nil {
 		return
 	}
 	before := l.lent
@@ -42,7 +42,7 @@ func (l *Ledger) lendSpare() {
 // keepSpare lets batch work stay on the CPUs of other pools on which it was found, until SetSpare
 // says otherwise.
 func (l *Ledger) keepSpare() {
-	if !l.follows() || l.foundBatch.IsEmpty() {
+	if l.spares == nil || l.foundBatch.IsEmpty() {
 		return
 	}
 	l.spareCounts, l.spares, l.lent = make([]int, len(l.pools)), make([]cpuset.Set, len(l.pools)), cpuset.Set{}

@@ -175,6 +175,39 @@ func TestSpareHistory(t *testing.T) {
 			"hotplug": func(t *rapid.T) {
 				gone := cpuset.Of(rapid.SliceOfN(rapid.IntRange(1, m.Online.Last()), 0, 8).Draw(t, "gone")...)
 				l.SetMachine(without(m, gone))
+				for _, id := range l.ShortPins() {
+					before := fmt.Sprint(l.Pools())
+					if l.Mend(id, cpuset.Set{}) && rapid.Bool().Draw(t, "fails") {
+						if l.Undo(); fmt.Sprint(l.Pools()) != before {
+							t.Fatalf("pools %s were %s", l.Pools(), before)
+						}
+					}
+					if l.Lent().Overlaps(l.Pinned()) {
+						t.Fatalf("%s are lent, and pins have or leave %s", l.Lent(), l.Pinned())
+					}
+					l.EndMove(id)
+				}
+			},
+			"resize": func(t *rapid.T) {
+				h, known := l.Holder(fmt.Sprint(rapid.IntRange(0, pins).Draw(t, "id")))
+				if !known {
+					return
+				}
+				r, before := h.Request, describe(l)
+				r.CPUs = rapid.IntRange(1, 12).Draw(t, "cpus")
+				if _, err := l.Resize(h.ID, r, cpuset.Set{}); err != nil || rapid.Bool().Draw(t, "stays") {
+					return
+				}
+				if l.Undo(); describe(l) != before {
+					t.Fatalf("before\n%s\nafter\n%s", before, describe(l))
+				}
+			},
+			"claim": func(t *rapid.T) {
+				l.Reserve(claimOf("c", rapid.IntRange(0, 1).Draw(t, "node"), 2*rapid.IntRange(1, 6).Draw(t, "cores"), workload.LSE), now) //nolint:errcheck // a refusal changes nothing
+			},
+			"claim ends": func(*rapid.T) { l.Unreserve("claim/c") },
+			"small": func(*rapid.T) { // less than a core for each pool is left
+				l.SetMachine(without(m, cpuset.Range(rapid.IntRange(1, 5).Draw(t, "first"), m.Online.Last())))
 			},
 			"reload": func(t *rapid.T) {
 				revised := map[string]RevisedRequest{}
