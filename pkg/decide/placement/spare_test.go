@@ -227,29 +227,46 @@ func TestSpareHistory(t *testing.T) {
 	})
 }
 
-// TestSpareResynchronized checks that pools and what is spare of them stay when the runtime lists the
-// containers anew, in whatever order.
+// TestSpareResynchronized checks that random pools and what is spare of them stay when the runtime or a
+// new process of the plugin finds the containers, in whatever order.
 func TestSpareResynchronized(t *testing.T) {
 	t.Parallel()
-	requests := map[string]workload.Request{"critical": shares(workload.LS, "critical"), "online": shares(workload.LS, "online"), "batch": shares(workload.BE, "")}
-	for _, order := range [][]string{{"batch", "critical", "online"}, {"critical", "online", "batch"}, {"online", "batch", "critical"}} {
+	requests := map[string]workload.Request{
+		"critical": shares(workload.LS, "critical"), "online": shares(workload.LS, "online"), "another": shares(workload.LS, "online"),
+		"batch": shares(workload.BE, ""), "more": shares(workload.BE, ""),
+	}
+	rapid.Check(t, func(t *rapid.T) {
 		l := apart(t)
-		for id, r := range requests {
-			if _, err := l.Place(Identity{ID: id}, r, cpuset.Set{}, time.Time{}); err != nil {
+		for _, id := range []string{"critical", "online", "another", "batch", "more"} {
+			if _, err := l.Place(Identity{ID: id}, requests[id], cpuset.Set{}, time.Time{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		l.SetSizes([]int{16, 24, 24})
-		l.SetSpare([]int{4, 8, 0})
-		before, n := fmt.Sprint(l.Pools()), l.WithoutContainers()
+		cores := func(name string, least int) int { return 2 * rapid.IntRange(least, 10).Draw(t, name) }
+		critical, online := cores("critical", 1), cores("online", 1)
+		l.SetSizes([]int{critical, online, 64 - critical - online})
+		l.SetSpare([]int{min(critical, cores("spare", 0)), min(online, cores("spare", 0)), 0})
+		pin := workload.Request{Class: workload.LSR, CPUs: rapid.IntRange(1, 8).Draw(t, "pin")}
+		pins, err := l.Place(Identity{ID: "pin"}, pin, cpuset.Set{}, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		order := rapid.Permutation([]string{"critical", "online", "another", "batch", "more"}).Draw(t, "order")
+		n, how := l.WithoutContainers(), "anew"
+		if rapid.Bool().Draw(t, "restart") {
+			n, how = apart(t), "after a restart"
+		}
 		n.DivideOnce(func() {
+			if !n.Adopt(Identity{ID: "pin"}, pin, pins.CPUs, cpuset.Set{}, time.Time{}) {
+				t.Fatal("the pin is not adopted")
+			}
 			for _, id := range order {
 				has, _ := l.Assignment(id)
 				n.Adopt(Identity{ID: id}, requests[id], has.CPUs, cpuset.Set{}, time.Time{})
 			}
 		})
-		if after := fmt.Sprint(n.Pools()); after != before {
-			t.Errorf("in order %v, the pools had %s, have %s", order, before, after)
+		if before, after := fmt.Sprint(l.Pools()), fmt.Sprint(n.Pools()); after != before {
+			t.Fatalf("found %s in order %v, the pools had %s, have %s", how, order, before, after)
 		}
-	}
+	})
 }
