@@ -6,9 +6,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// SetSpare lets batch work also run on so many CPUs of each pool, while the control loop's sizes
-// partition the shared CPUs. CPUs that were spare stay so as far as the numbers allow, and a pool
-// that shrinks gives its spare CPUs away first.
+// SetSpare lets batch work also run on so many CPUs of each pool, or fewer if the pool has fewer whole
+// cores, while the control loop's sizes partition the shared CPUs. CPUs that were spare stay so as far
+// as the numbers allow, and a pool that shrinks gives its spare CPUs away first.
 func (l *Ledger) SetSpare(counts []int) {
 	if slices.Equal(counts, l.spareCounts) {
 		return
@@ -23,17 +23,19 @@ func (l *Ledger) SetSpare(counts []int) {
 	}
 }
 
-// lendSpare chooses the spare CPUs of the pools as they are now.
+// lendSpare chooses the spare CPUs of the pools as they are now, on whole cores alone: batch work needs
+// no core-scheduling group there, so that no sibling may be a pin's or a service's.
 func (l *Ledger) lendSpare() {
 	before := l.spares
 	l.spares, l.lent = make([]cpuset.Set, len(l.pools)), cpuset.Set{}
 	for i := range min(len(l.spareCounts), len(l.pools)-1) {
-		if n := min(l.spareCounts[i], l.pools[i].Size()); n > 0 {
+		cores := l.wholeCores(l.pools[i])
+		if n := min(l.spareCounts[i], cores.Size()); n > 0 {
 			var held cpuset.Set
 			if before != nil {
-				held = before[i]
+				held = l.wholeCores(cpuset.Intersect(before[i], cores))
 			}
-			l.spares[i] = l.near(held, l.pools[i], n)
+			l.spares[i] = l.wholeCores(l.near(held, cores, n))
 			l.lent = cpuset.Union(l.lent, l.spares[i])
 		}
 	}
@@ -47,7 +49,7 @@ func (l *Ledger) keepSpare() {
 	}
 	l.spareCounts, l.spares, l.lent = make([]int, len(l.pools)), make([]cpuset.Set, len(l.pools)), cpuset.Set{}
 	for i := range len(l.pools) - 1 {
-		l.spares[i] = cpuset.Intersect(l.pools[i], l.foundBatch)
+		l.spares[i] = l.wholeCores(cpuset.Intersect(l.pools[i], l.foundBatch))
 		l.spareCounts[i] = l.spares[i].Size()
 		l.lent = cpuset.Union(l.lent, l.spares[i])
 	}

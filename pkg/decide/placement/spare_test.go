@@ -117,7 +117,7 @@ func TestAdoptSpare(t *testing.T) {
 	}
 }
 
-// checkSpare checks that spare CPUs are CPUs of their pool and that exactly these are lent.
+// checkSpare checks that spare CPUs are whole cores of their pool and that exactly these are lent.
 func checkSpare(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -128,10 +128,31 @@ func checkSpare(t interface {
 		if !p.Spare.SubsetOf(p.CPUs) {
 			t.Fatalf("pool %s has %s, and %s of it are spare", p.Name, p.CPUs, p.Spare)
 		}
+		if beside := cpuset.Difference(l.machine.Siblings(p.Spare), p.Spare); !beside.IsEmpty() {
+			t.Fatalf("%s of pool %s with CPUs %s are spare without their siblings %s; pins have %s", p.Spare, p.Name, p.CPUs, beside, l.Pinned())
+		}
 		all = cpuset.Union(all, p.Spare)
 	}
 	if l.Lent() != all {
 		t.Fatalf("%s are lent, and %s are spare", l.Lent(), all)
+	}
+}
+
+// TestSpareBesideAPin checks that batch work leaves the sibling of a pin's CPU, for which other cores
+// of the pool become spare.
+func TestSpareBesideAPin(t *testing.T) {
+	t.Parallel()
+	l := apart(t)
+	l.SetSizes([]int{16, 24, 24})
+	l.SetSpare([]int{0, 8, 0})
+	spare := l.Pools()[1].Spare
+	pin := workload.Request{Class: workload.LSR, CPUs: 1, CPUSet: cpuset.Of(spare.First())}
+	if _, err := l.Place(Identity{ID: "pin"}, pin, cpuset.Set{}, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	now := l.Pools()[1].Spare
+	if checkSpare(t, l); now.Size() != 8 || cpuset.IntersectSize(now, spare) != 6 {
+		t.Errorf("with a pin on %s, spare are %s, and %s were", pin.CPUSet, now, spare)
 	}
 }
 
