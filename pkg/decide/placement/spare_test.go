@@ -182,7 +182,7 @@ func TestSpareHistory(t *testing.T) {
 			},
 			"sizes": func(*rapid.T) { l.SetSizes([]int{2 + cores("critical"), 2 + cores("online"), 2}) },
 			"spare": func(*rapid.T) { l.SetSpare([]int{cores("critical"), cores("online"), 0}) },
-			"pin":   func(*rapid.T) { pin() }, //nolint:errcheck // a refusal changes nothing
+			"pin":   func(*rapid.T) { pin() }, // a refusal changes nothing
 			"end":   func(t *rapid.T) { l.Release(fmt.Sprint(rapid.IntRange(0, pins).Draw(t, "id"))) },
 			"undo": func(t *rapid.T) {
 				before := describe(l)
@@ -224,7 +224,7 @@ func TestSpareHistory(t *testing.T) {
 				}
 			},
 			"claim": func(t *rapid.T) {
-				l.Reserve(claimOf("c", rapid.IntRange(0, 1).Draw(t, "node"), 2*rapid.IntRange(1, 6).Draw(t, "cores"), workload.LSE), now) //nolint:errcheck // a refusal changes nothing
+				l.Reserve(claimOf("c", rapid.IntRange(0, 1).Draw(t, "node"), 2*rapid.IntRange(1, 6).Draw(t, "cores"), workload.LSE), now)
 			},
 			"claim ends": func(*rapid.T) { l.Unreserve("claim/c") },
 			"small": func(*rapid.T) { // less than a core for each pool is left
