@@ -361,33 +361,6 @@ func (l *Ledger) due(h *Holder) (left cpuset.Set, due int, requested workload.Mi
 	return left, max(l.machine.ThreadsPerCore(), int((requested+999)/1000)), requested
 }
 
-// Pinnable appends for each NUMA node the largest number of CPUs that Place would give to one
-// new LSR container on that node alone, without an exclusive group or a policy for
-// hyperthreads. CPUs that one node gives may be missing on the others, where the shared pools
-// need the rest.
-func (l *Ledger) Pinnable(into []int) []int {
-	free, spare := l.spare()
-	for i := range l.machine.Nodes {
-		into = append(into, min(spare, cpuset.IntersectSize(free, l.machine.Nodes[i].CPUs)))
-	}
-	return into
-}
-
-// PinnableTogether is the number of CPUs that Place would give to new LSR containers together, each
-// without an exclusive group or a policy for hyperthreads.
-func (l *Ledger) PinnableTogether() int {
-	free, spare := l.spare()
-	return min(spare, free.Size())
-}
-
-// spare returns the CPUs from which a new pin could be chosen, and how many of all the shared pools
-// do not need.
-func (l *Ledger) spare() (free cpuset.Set, spare int) {
-	h := Holder{Request: workload.Request{Class: workload.LSR}}
-	left, due, _ := l.due(&h)
-	return l.freeFor(&h), max(0, left.Size()-due)
-}
-
 // knownDevice refuses a PCI address that this machine does not have.
 func (l *Ledger) knownDevice(address string) error {
 	if address == "" || slices.ContainsFunc(l.machine.Devices, func(d topology.Device) bool { return d.Address == address }) {
