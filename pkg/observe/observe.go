@@ -9,6 +9,10 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
+// SlowInterval is the time between two readings of a container's pressure, memory, I/O, run delay and
+// cache, at most.
+const SlowInterval = 10 * time.Second
+
 // Snapshot is one measurement of a node. The At of each part is the time when the part was
 // measured, or zero if the part is unknown. Parts are read at different intervals, so that some
 // are older than others. JSON lines with one snapshot each form a recording.

@@ -46,10 +46,9 @@ type sums struct {
 	reading              observe.Container
 }
 
-const (
-	usageEvery = time.Second      // between two measurements of each container's CPU usage, and of batch work's memory
-	restEvery  = 10 * time.Second // between two measurements of its other counters
-)
+// usageEvery is the time between two measurements of each container's CPU usage, and of batch work's
+// memory.
+const usageEvery = time.Second
 
 // follow sets the containers to measure.
 func (s *sampler) follow(targets []observe.Target) {
@@ -118,7 +117,7 @@ func (s *sampler) measure(now time.Time) *observe.Snapshot {
 	s.lookAtCPUs(now)
 	s.lookAtMemory(now)
 	v.Containers = v.Containers[:0]
-	every := restEvery
+	every := observe.SlowInterval
 	if m := &v.Node.Memory; v.Node.Pressure.Memory >= 0.05 || m.Free < 2*m.Low && m.Available < m.Total/10 { // as the real one
 		every /= 4
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
@@ -177,7 +178,7 @@ func (m *Memory) reportBlind() {
 	if m.sum.known {
 		m.blind = 0
 	}
-	if m.blind == staleAfter*slowPace {
+	if m.blind == staleAfter*int(max(1, observe.SlowInterval/m.pace.interval)) {
 		m.decisions = append(m.decisions, Decision{Controller: "memory", Object: "batch", Action: "hold",
 			To: MemoryText(m.desired.BatchLimit), Why: "the memory of some BE container isn't known, so that the limit might be set below what batch holds: it stays as it is",
 			Facts: m.facts()})

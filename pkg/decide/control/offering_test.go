@@ -92,12 +92,14 @@ func TestOfferCountsWhatIsNotSeenAtItsRequest(t *testing.T) {
 // Containers' memory is measured every ten seconds: in between, what batch work holds is not for others.
 func TestOfferBetweenMeasurementsOfMemory(t *testing.T) {
 	t.Parallel()
-	s := shop()
-	offering := newOffering(Peaks{})
-	first, _ := offering.Step(s.second(), nil)
-	for range 600 {
-		if offer, _ := offering.Step(s.second(), nil); offer.ShortTerm != first.ShortTerm {
-			t.Fatalf("after %v: %+v, at first %+v", s.Now, offer.ShortTerm, first.ShortTerm)
+	for _, interval := range []time.Duration{200 * time.Millisecond, time.Second, 10 * time.Second} {
+		s := shop()
+		offering := NewOffering(DefaultConfig().Offer, Amount{}, interval, Peaks{})
+		first, _ := offering.Step(s.pass(interval), nil)
+		for range 600 {
+			if offer, _ := offering.Step(s.pass(interval), nil); offer.ShortTerm != first.ShortTerm {
+				t.Fatalf("with an interval of %v, at %v: %+v, at first %+v", interval, s.Now, offer.ShortTerm, first.ShortTerm)
+			}
 		}
 	}
 }

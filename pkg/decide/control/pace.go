@@ -1,6 +1,10 @@
 package control
 
-import "time"
+import (
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/observe"
+)
 
 // outage is a loss of figures as it is reported. On a busy node figures come late again and
 // again, so the outage ends only once they have been available for settleTime.
@@ -75,14 +79,10 @@ func uses(v *View, c *Container, interval time.Duration) bool {
 	return known(v.Now, c.CPU.At, max(interval, c.CPU.Interval))
 }
 
-// slowPace is the number of intervals between two readings of a container's memory, pressure, I/O,
-// run delay and cache, at most.
-const slowPace = 10
-
-// knownSlowly reports whether a measurement of a counter that is read at slowPace is recent enough
+// knownSlowly reports whether a measurement that is made each observe.SlowInterval is recent enough
 // to use.
 func knownSlowly(now, at time.Time, interval time.Duration) bool {
-	return known(now, at, slowPace*interval)
+	return known(now, at, max(interval, observe.SlowInterval))
 }
 
 // recent reports whether a measurement of that time is no older than limit. One from the future

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/text/suggest"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -211,7 +212,7 @@ func (f *figures) add(m *metric, c *Container, interval time.Duration) {
 	case metricBatchCPU:
 		interval = max(interval, c.CPU.Interval)
 	default:
-		interval *= slowPace
+		interval = max(interval, observe.SlowInterval)
 	}
 	f.known = f.known && known(f.now, at, interval)
 	f.oldest = older(f.oldest, at)

@@ -40,7 +40,7 @@ type Intervals struct {
 
 // DefaultIntervals are the intervals that the control loop uses by default.
 func DefaultIntervals() Intervals {
-	return Intervals{Fast: 100 * time.Millisecond, All: time.Second, Slow: 10 * time.Second}
+	return Intervals{Fast: 100 * time.Millisecond, All: time.Second, Slow: observe.SlowInterval}
 }
 
 const (
