@@ -188,6 +188,10 @@ func (n *node) memoryFeatures() []Finding {
 			instead("Linux 4.18 on cgroup v2 brings both", "min alone", knobs.MemoryMin),
 		}, note("", "not available: nothing protects a container's memory from reclaim", v2+"; Anolis OS and Alibaba Cloud Linux have it on v1")},
 		n.high(),
+		feature{"swap limit", []mechanism{
+			by("", knobs.SwapMax),
+			instead("cgroup v2 brings memory.swap.max", "the node still swaps when hardly any page cache is left", knobs.Swappiness),
+		}, note("", "not available: nothing keeps a container's memory out of swap", "a kernel with CONFIG_SWAP, booted without swapaccount=0")},
 		emulated(feature{"watermark", []mechanism{
 			by("the kernel reclaims in the background", knobs.WmarkRatio, knobs.WmarkScale),
 			by("the kernel reclaims in the background, and chooses how much", knobs.WmarkRatio),

@@ -115,7 +115,7 @@ func mainlineV2() *knobs.Features {
 		knobs.CPUs: "cpuset.cpus", knobs.Mems: "cpuset.mems", knobs.Quota: "cpu.max", knobs.Burst: "cpu.max.burst",
 		knobs.Weight: "cpu.weight", knobs.Idle: "cpu.idle", knobs.MemoryMax: "memory.max", knobs.MemoryMin: "memory.min",
 		knobs.MemoryLow: "memory.low", knobs.MemoryHigh: "memory.high", knobs.OOMGroup: "memory.oom.group",
-		knobs.IOWeight: "io.weight", knobs.IOMax: "io.max",
+		knobs.SwapMax: "memory.swap.max", knobs.IOWeight: "io.weight", knobs.IOMax: "io.max",
 	})
 	f.Reclaim = true
 	return f
@@ -124,7 +124,7 @@ func mainlineV2() *knobs.Features {
 func baseV1(more map[knobs.Knob]string) *knobs.Features {
 	files := map[knobs.Knob]string{
 		knobs.CPUs: "cpuset.cpus", knobs.Mems: "cpuset.mems", knobs.Quota: "cpu.cfs_quota_us", knobs.Weight: "cpu.shares",
-		knobs.MemoryMax: "memory.limit_in_bytes", knobs.SoftLimit: "memory.soft_limit_in_bytes",
+		knobs.MemoryMax: "memory.limit_in_bytes", knobs.SoftLimit: "memory.soft_limit_in_bytes", knobs.Swappiness: "memory.swappiness",
 		knobs.IOMax: "blkio.throttle.read_bps_device", knobs.NetClass: "net_cls.classid",
 	}
 	maps.Copy(files, more)

@@ -34,6 +34,8 @@ const (
 	MemoryHigh   // usage above which the group reclaims its own memory; Bytes
 	SoftLimit    // v1: usage to which the group is reclaimed first when the node is short; Bytes
 	OOMGroup     // all processes are killed together; Number
+	SwapMax      // v2: memory that may be in swap; Bytes
+	Swappiness   // v1: how readily memory is swapped out; Number
 	WmarkRatio   // Anolis: memory.wmark_ratio; Number
 	WmarkScale   // Anolis: memory.wmark_scale_factor; Number
 	WmarkMinAdj  // Anolis: memory.wmark_min_adj; Number

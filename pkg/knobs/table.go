@@ -25,6 +25,8 @@ var table = [Knobs]properties{
 	MemoryHigh: {name: "memory.high", kind: amount, levels: inContainers, slow: whenLowered, local: true, height: -1, runtime: UnifiedField, kubelet: true, systemd: true, deferred: true},
 	SoftLimit:  {name: "memory.soft_limit", kind: amount, levels: inContainers, slow: never, height: -1},
 	OOMGroup:   {name: "memory.oom.group", kind: number, levels: inContainers, slow: never, local: true, systemd: true},
+	SwapMax:    {name: "memory.swap.max", kind: amount, levels: inContainers, slow: never, local: true, systemd: true},
+	Swappiness: {name: "memory.swappiness", kind: number, levels: inContainers, slow: never, local: true, inherited: true},
 
 	WmarkRatio:   {name: "memory.wmark_ratio", kind: percent, levels: inPods, slow: never},
 	WmarkScale:   {name: "memory.wmark_scale_factor", kind: number, levels: inPods, slow: never},

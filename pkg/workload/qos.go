@@ -55,6 +55,7 @@ type MemoryQoS struct {
 	WmarkMinAdj Optional[int] // shift of the global watermark for this container, -25..50
 	Priority    Optional[int] // 0..12; lower ones are killed first
 	OOMGroup    Optional[bool]
+	Swap        Optional[bool] // whether its memory may be swapped out, as far as the kubelet lets it
 }
 
 // RDT is a share of cache and memory bandwidth: a class, or a share for the pod alone.

@@ -20,6 +20,7 @@ func (t *tuner) memory() {
 		t.high(i, limit)
 		t.watermark(i, limit)
 		t.oomGroup(i)
+		t.swap(i)
 		t.priority(i)
 		t.pageCache(i, limit)
 	}
@@ -193,6 +194,22 @@ func (t *tuner) oomGroup(i int) {
 		t.set(i, knobs.OOMGroup, knobs.Number(0), "memory-qos oomGroup")
 	case group.Value:
 		t.missing(i, memoryKey, "memory.oom.group is not there (cgroup v2): the kernel kills one process of the container at a time")
+	}
+}
+
+// swap keeps a container out of the node's swap if it asks for that. Each value is the lowest of its
+// file, so it never raises what the kubelet has set. Without swap it writes nothing.
+func (t *tuner) swap(i int) {
+	swap := t.pod.Containers[i].Request.Tuning.Memory.Swap
+	switch {
+	case !swap.Set || swap.Value || !t.node.Swap:
+	case t.has(knobs.SwapMax):
+		t.set(i, knobs.SwapMax, knobs.Bytes(0), "memory-qos swap: never")
+	case t.has(knobs.Swappiness):
+		t.set(i, knobs.Swappiness, knobs.Number(0), "memory-qos swap: never")
+		t.note(i, memoryKey, "memory.swap.max is not there (cgroup v2): memory.swappiness 0 instead, with which its memory is swapped out only when the node has hardly any page cache left")
+	default:
+		t.missing(i, memoryKey, "neither memory.swap.max nor memory.swappiness is there: nothing keeps its memory out of swap")
 	}
 }
 

@@ -67,6 +67,39 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// TestSwap checks that only a container which asks for it, on a node with swap, is kept out of it.
+func TestSwap(t *testing.T) {
+	t.Parallel()
+	never, allowed := workload.Some(false), workload.Some(true)
+	v1 := func() *Node { return kernel("6.18.5", knobs.Swappiness) }
+	v2 := func() *Node { return kernel("6.12.9", knobs.SwapMax).v2() }
+	for name, test := range map[string]struct {
+		node    *Node
+		without bool // the node has no swap
+		ask     workload.Optional[bool]
+		want    string // memory.swap.max and memory.swappiness
+		notes   string
+	}{
+		"never":                {v2(), false, never, "0 ", ""},
+		"never on v1":          {v1(), false, never, " 0", "memory-qos"},
+		"never without a file": {kernel("6.12.9"), false, never, " ", "memory-qos!"},
+		"never without swap":   {v2(), true, never, " ", ""},
+		"neither is there":     {kernel("6.12.9"), true, never, " ", ""},
+		"allowed":              {v2(), false, allowed, " ", ""},
+		"allowed on v1":        {v1(), false, allowed, " ", ""},
+		"nothing asked":        {v2(), false, workload.Optional[bool]{}, " ", ""},
+	} {
+		test.node.Swap = !test.without
+		got := For(test.node, &Pod{Containers: []Container{{Request: workload.Request{Class: workload.LS, Tuning: workload.Tuning{Memory: workload.MemoryQoS{Swap: test.ask}}}}}})
+		if all := value(got.Containers[0], knobs.SwapMax) + " " + value(got.Containers[0], knobs.Swappiness); all != test.want {
+			t.Errorf("%s: memory.swap.max and swappiness %q, want %q", name, all, test.want)
+		}
+		if k := keys(got.Notes[0]); k != test.notes {
+			t.Errorf("%s: notes %q, want %q", name, k, test.notes)
+		}
+	}
+}
+
 func TestReclaim(t *testing.T) {
 	t.Parallel()
 	some := workload.Some[int]

@@ -23,6 +23,8 @@ type Node struct {
 
 	BurstLoop bool // the control loop raises the quotas of containers that ask for it
 
+	Swap bool // the node has swap
+
 	BEPageCachePercent int // limit of BE containers' page cache in percent of their memory limit; 0 for none
 }
 

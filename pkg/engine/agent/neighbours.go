@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/engine/grantrecord"
+	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
 	"github.com/sluice-dev/sluice/pkg/peers"
 )
 
 // neighboursInterval is the time between two searches for neighbours.
 const neighboursInterval = 30 * time.Second
 
-// watchNeighbours searches for neighbours, other agents that set CPUs on this node. A search
-// reads all of /proc, so it runs outside of the event loop.
+// watchNeighbours searches for neighbours, other agents that set CPUs on this node, and for swap. A
+// search reads all of /proc, so it runs outside of the event loop.
 func (a *Agent) watchNeighbours(ctx context.Context) {
 	for {
 		select {
@@ -23,10 +24,14 @@ func (a *Agent) watchNeighbours(ctx context.Context) {
 		}
 		found, err := peers.Detect(a.Host)
 		record := grantrecord.Find(a.Host)
+		swap, swapErr := procfs.HasSwap(a.Host)
 		a.events.Do("neighbours", func() error { //nolint:errcheck // fails only if the agent has ended
 			a.setNeighbours(found, err)
 			a.groups.SetUp() // a neighbour that is gone may have kept Sluice from core scheduling
 			a.Grants.Follow(record)
+			if swapErr == nil {
+				a.setSwap(swap)
+			}
 			return nil
 		})
 	}
@@ -52,4 +57,17 @@ func (a *Agent) setNeighbours(found []peers.Neighbour, err error) {
 	a.Neighbours = found
 	a.QoS.BurstLoop = a.Authority().Acts(a.Config.Control.Burst.Mode)
 	a.Ledger.SetExternal(a.External())
+}
+
+// setSwap records whether the node has swap. If that changes, containers that stay out of swap get
+// their setting, or their original value back.
+func (a *Agent) setSwap(has bool) {
+	if has == a.QoS.Swap {
+		return
+	}
+	a.QoS.Swap = has
+	if a.Synced { // before that, no container is known, and all that they have would be given back
+		a.podsettings.ReconcileAll(a.loop.Memory.Owns)
+		a.noteChange()
+	}
 }

@@ -98,8 +98,10 @@ func values(knob knobs.Knob) []knobs.Value {
 		return numbers(1, 2, -1)
 	case knobs.CgroupPriority:
 		return numbers(0, 7)
-	case knobs.MemoryMax, knobs.MemoryMin, knobs.MemoryLow, knobs.MemoryHigh, knobs.SoftLimit, knobs.PageCache:
+	case knobs.MemoryMax, knobs.MemoryMin, knobs.MemoryLow, knobs.MemoryHigh, knobs.SoftLimit, knobs.PageCache, knobs.SwapMax:
 		return []knobs.Value{knobs.Bytes(64 << 20), knobs.Bytes(100_000_000), knobs.Bytes(1 << 40), knobs.Max}
+	case knobs.Swappiness:
+		return numbers(0, 60, 100)
 	case knobs.WmarkRatio:
 		return numbers(0, 95, 100)
 	case knobs.WmarkScale:
@@ -193,9 +195,10 @@ func TestProbe(t *testing.T) {
 		over    bool
 		reclaim bool
 	}{
-		{fakekernel.MainlineV1(), "", []knobs.Knob{knobs.CPUs, knobs.Mems, knobs.Quota, knobs.Burst, knobs.Weight, knobs.Idle, knobs.MemoryMax, knobs.SoftLimit, knobs.IOWeight, knobs.IOMax, knobs.NetClass},
-			[]knobs.Knob{knobs.BVT, knobs.CPUQoS, knobs.MemoryHigh, knobs.OOMGroup, knobs.WmarkRatio}, false, false},
-		{fakekernel.MainlineV2(), "", []knobs.Knob{knobs.Burst, knobs.Idle, knobs.MemoryMin, knobs.MemoryHigh, knobs.OOMGroup, knobs.IOMax, knobs.IOWeight}, []knobs.Knob{knobs.SoftLimit, knobs.NetClass, knobs.WmarkRatio}, false, true},
+		{fakekernel.MainlineV1(), "", []knobs.Knob{knobs.CPUs, knobs.Mems, knobs.Quota, knobs.Burst, knobs.Weight, knobs.Idle, knobs.MemoryMax, knobs.SoftLimit, knobs.Swappiness, knobs.IOWeight, knobs.IOMax, knobs.NetClass},
+			[]knobs.Knob{knobs.BVT, knobs.CPUQoS, knobs.MemoryHigh, knobs.SwapMax, knobs.OOMGroup, knobs.WmarkRatio}, false, false},
+		{fakekernel.MainlineV2(), "", []knobs.Knob{knobs.Burst, knobs.Idle, knobs.MemoryMin, knobs.MemoryHigh, knobs.OOMGroup, knobs.SwapMax, knobs.IOMax, knobs.IOWeight}, []knobs.Knob{knobs.SoftLimit, knobs.Swappiness, knobs.NetClass, knobs.WmarkRatio}, false, true},
+		{fakekernel.Flavour{Name: "v2 without swap", V2: true, NoSwap: true}, "", []knobs.Knob{knobs.MemoryMax}, []knobs.Knob{knobs.SwapMax, knobs.Swappiness}, false, false},
 		{fakekernel.OldMainlineV2(), "", []knobs.Knob{knobs.Burst, knobs.IOWeight}, nil, false, true},
 		{fakekernel.AnolisV1(), "", []knobs.Knob{knobs.BVT, knobs.WmarkRatio, knobs.WmarkMinAdj, knobs.MemoryHigh, knobs.OOMGroup, knobs.MemPriority, knobs.PageCache}, []knobs.Knob{knobs.CPUIdentity, knobs.Idle}, true, false},
 		{fakekernel.AnolisV1(), fakekernel.IdentitySwitch, []knobs.Knob{knobs.WmarkRatio}, []knobs.Knob{knobs.BVT}, true, false},

@@ -50,6 +50,23 @@ var softLimitSpec = Spec{
 	test: knobs.Bytes(64 << 20), read: readBytes, write: writeBytes, same: sameBytes,
 }
 
+// swapMaxSpec is memory.swap.max. A limit of 0 keeps more memory from being swapped out, to zswap
+// too, and leaves in swap what is there. Kernels without CONFIG_SWAP, or booted with swapaccount=0,
+// lack the file.
+var swapMaxSpec = Spec{
+	Controller: "memory", V2: []string{"memory.swap.max"}, Default: knobs.Max, ReadBack: Rounded,
+	test: knobs.Bytes(64 << 20), read: readBytes, write: writeBytes, same: sameBytes,
+}
+
+// swappinessSpec is v1's memory.swappiness, which a new cgroup copies from its parent. With 0, a
+// limit reclaims page cache alone; the whole node swaps the cgroup's memory only when hardly any
+// page cache is left (get_scan_count in mm/vmscan.c). Values above 100 need Linux 5.8.
+var swappinessSpec = Spec{
+	Controller: "memory", V1: []string{"memory.swappiness"},
+	Max: 200, Default: knobs.Number(60), ReadBack: Exact,
+	test: knobs.Number(10), read: readNumber, write: writeNumber,
+}
+
 // memoryQoSSpec is openEuler's memory.qos_level: EACCES while its switch is off.
 var memoryQoSSpec = Spec{
 	Controller: "memory", V1: []string{"memory.qos_level"}, V2: []string{"memory.qos_level"},

@@ -71,6 +71,8 @@ var specs = [knobs.Knobs]*Spec{
 	knobs.MemoryHigh:   memoryBytes("memory.high", knobs.Max),
 	knobs.SoftLimit:    &softLimitSpec,
 	knobs.OOMGroup:     memoryNumber("memory.oom.group", 0, 1, 0, 1),
+	knobs.SwapMax:      &swapMaxSpec,
+	knobs.Swappiness:   &swappinessSpec,
 	knobs.WmarkRatio:   memoryNumber("memory.wmark_ratio", 0, 100, 0, 95),
 	knobs.WmarkScale:   memoryNumber("memory.wmark_scale_factor", 1, 1000, 50, 20),
 	knobs.WmarkMinAdj:  &wmarkMinAdjSpec,

@@ -45,7 +45,9 @@ func settings() map[key][]setting {
 		memoryQoSKey: {
 			{value: "{minPercent: 50}"},
 			{value: "{priority: 1}", needs: OOMScore},
-			{value: "{wmarkMinAdj: -1}", needs: OOMScore, only: be}},
+			{value: "{wmarkMinAdj: -1}", needs: OOMScore, only: be},
+			{value: "{swap: allowed}"},
+			{value: "{swap: never}", needs: OOMScore, only: be}},
 		rdtClassKey: {
 			{value: "be"}, {value: "ls", needs: OtherRDT, only: be}, {value: "unheard-of", beyond: true}},
 		ioKey: {

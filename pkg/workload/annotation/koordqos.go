@@ -223,6 +223,12 @@ func spellMemory(m *workload.MemoryQoS) string {
 	if m.OOMGroup.Set {
 		parts = append(parts, "oomGroup: "+strconv.FormatBool(m.OOMGroup.Value))
 	}
+	switch {
+	case m.Swap.Set && m.Swap.Value:
+		parts = append(parts, "swap: "+swapAllowed)
+	case m.Swap.Set:
+		parts = append(parts, "swap: "+swapNever)
+	}
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 

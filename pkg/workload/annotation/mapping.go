@@ -115,6 +115,12 @@ func scalar(node *yaml.Node) string {
 	return node.Value
 }
 
+// These are the values of memory-qos' part swap.
+const (
+	swapNever   = "never"
+	swapAllowed = "allowed"
+)
+
 func parseMemoryQoS(text string) (workload.MemoryQoS, error) {
 	var m workload.MemoryQoS
 	err := parseMapping(text,
@@ -129,6 +135,13 @@ func parseMemoryQoS(text string) (workload.MemoryQoS, error) {
 			on := scalar(node) == "true"
 			if m.OOMGroup = workload.Some(on); !on && scalar(node) != "false" {
 				return errors.New("must be true or false")
+			}
+			return nil
+		}},
+		field{"swap", func(node *yaml.Node) error {
+			allowed := scalar(node) == swapAllowed
+			if m.Swap = workload.Some(allowed); !allowed && scalar(node) != swapNever {
+				return errors.New("must be never or allowed")
 			}
 			return nil
 		}},

@@ -97,6 +97,7 @@ func fillMemory(to, from *workload.MemoryQoS) {
 	fillOptional(&to.WmarkMinAdj, from.WmarkMinAdj)
 	fillOptional(&to.Priority, from.Priority)
 	fillOptional(&to.OOMGroup, from.OOMGroup)
+	fillOptional(&to.Swap, from.Swap)
 }
 
 func fillOptional[T comparable](to *workload.Optional[T], from workload.Optional[T]) {

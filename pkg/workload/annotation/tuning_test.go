@@ -175,8 +175,8 @@ func TestTuning(t *testing.T) {
 		"its other policy for":  {says: []string{"label " + koordCores + "=x", "label " + koordCorePlan + "=odd"}, want: "core=team/x", text: []string{`"odd"`}},
 
 		// Memory
-		"all of memory": {says: []string{"memory-qos" + own + "{minPercent: 50, lowPercent: 100, highPercent: 80, wmarkRatio: 95, wmarkScale: 1000, wmarkMinAdj: -25, priority: 0, oomGroup: true}"},
-			want: "memory={minPercent: 50, lowPercent: 100, highPercent: 80, wmarkRatio: 95, wmarkScale: 1000, wmarkMinAdj: -25, priority: 0, oomGroup: true}"},
+		"all of memory": {says: []string{"memory-qos" + own + "{minPercent: 50, lowPercent: 100, highPercent: 80, wmarkRatio: 95, wmarkScale: 1000, wmarkMinAdj: -25, priority: 0, oomGroup: true, swap: never}"},
+			want: "memory={minPercent: 50, lowPercent: 100, highPercent: 80, wmarkRatio: 95, wmarkScale: 1000, wmarkMinAdj: -25, priority: 0, oomGroup: true, swap: never}"},
 		"memory in JSON":           {says: []string{"memory-qos" + own + `{"lowPercent": 80}`}, want: "memory={lowPercent: 80}"},
 		"memory in lines":          {says: []string{"memory-qos" + own + "lowPercent: 80\nwmarkRatio: 90 # late\n"}, want: "memory={lowPercent: 80, wmarkRatio: 90}"},
 		"more than the request":    {says: []string{"memory-qos" + own + "{minPercent: 101}"}, want: "refused", text: []string{"minPercent: must be a whole number, 0 to 100"}},
@@ -191,6 +191,10 @@ func TestTuning(t *testing.T) {
 		"a list for a number":      {says: []string{"memory-qos" + own + "{wmarkRatio: [95]}"}, want: "refused", text: []string{"wmarkRatio: must be a whole number"}},
 		"an alias":                 {says: []string{"memory-qos" + own + "{wmarkRatio: &a 95, minPercent: *a}"}, want: "refused", text: []string{"minPercent: must be"}},
 		"no boolean":               {says: []string{"memory-qos" + own + "{oomGroup: 1}"}, want: "refused", text: []string{"oomGroup: must be true or false"}},
+		"no word for swap":         {says: []string{"memory-qos" + own + "{swap: true}"}, want: "refused", text: []string{"swap: must be never or allowed"}},
+		"swap unlike its class'":   {says: []string{"memory-qos" + own + "{swap: allowed}"}, rules: func(r *Rules) { r.Classes.LS = given("memory-qos", "{swap: never, lowPercent: 10}") }, want: "memory={lowPercent: 10, swap: allowed}"},
+		"BE kept out of swap":      {says: []string{"class" + own + "BE", "memory-qos" + own + "{swap: never}"}, want: "refused", text: []string{"swap: never", `"oomScore"`}},
+		"BE out of swap by class":  {says: []string{"class" + own + "BE", "memory-qos" + own + "{swap: never}"}, rules: func(r *Rules) { r.Classes.BE = given("memory-qos", "{swap: never}") }, want: "memory={swap: never}"},
 		"a part of LSR's":          {says: []string{"class" + own + "LSR", "memory-qos" + own + "{oomGroup: true}"}, want: "identity=2 memory={minPercent: 100, wmarkMinAdj: -25, oomGroup: true}"},
 		"none of LSR's":            {says: []string{"class" + own + "LSR", "memory-qos" + own + "{minPercent: 0, wmarkMinAdj: 0}"}, want: "identity=2 memory={minPercent: 0, wmarkMinAdj: 0}"},
 		"killed last":              {says: []string{"memory-qos" + own + "{priority: 1}"}, want: "refused", text: []string{"priority 1 is above the 0", `"oomScore"`}},

@@ -10,6 +10,7 @@ type Flavour struct {
 	ZeroBurst      bool // some vendors' 4.19: a write of the quota sets the burst to 0
 	Idle           bool // cpu.idle, from 5.15
 	Reclaim        bool // memory.reclaim, from 5.19
+	NoSwap         bool // cgroup v2 without CONFIG_SWAP, or booted with swapaccount=0
 
 	BVT       bool // Anolis: cpu.bvt_warp_ns
 	Identity  bool // newer Anolis: cpu.identity and cpu.priority, in place of cpu.bvt_warp_ns

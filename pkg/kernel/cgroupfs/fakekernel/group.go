@@ -43,6 +43,7 @@ type group struct {
 	limit, swap, soft        int64 // in bytes; none for no limit
 	minimum, low, high       int64
 	oomGroup                 int64
+	swapMax, swappiness      int64
 	wmarkRatio, wmarkScale   int64
 	minAdj                   int64
 	memPriority, priorityOOM int64
@@ -62,13 +63,13 @@ func newGroup(t *tree, parent *group) *group {
 	g := &group{
 		in: t, parent: parent, children: map[string]*group{},
 		quota: none, period: 100000, shares: 1024, btShares: 1024,
-		limit: none, swap: none, soft: none, high: none, wmarkScale: 50, cacheRatio: 100,
+		limit: none, swap: none, soft: none, high: none, swapMax: none, swappiness: 60, wmarkScale: 50, cacheRatio: 100,
 		weight: t.kernel.defaultWeight(), weights: map[string]int64{}, throttling: map[string][4]uint64{},
 	}
 	if parent != nil {
 		// The kernel copies these values from the parent at creation.
 		g.qos, g.cgroupPriority, g.memQoS = parent.qos, parent.cgroupPriority, parent.memQoS
-		g.minAdj, g.classID = parent.minAdj, parent.classID
+		g.minAdj, g.classID, g.swappiness = parent.minAdj, parent.classID, parent.swappiness
 	}
 	return g
 }

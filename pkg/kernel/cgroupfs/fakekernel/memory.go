@@ -76,12 +76,19 @@ func (f Flavour) memoryFiles(all map[string]file) {
 	if f.V2 {
 		all["memory.current"] = usage
 		all["memory.max"] = file{show: shown(show2, limit), store: store2(limit)}
+		if !f.NoSwap {
+			swap := func(g *group) *int64 { return &g.swapMax }
+			all["memory.swap.max"] = file{show: shown(show2, swap), store: store2(swap)}
+		}
 		if f.Reclaim {
 			all["memory.reclaim"] = file{store: reclaim}
 		}
 		return
 	}
 	all["memory.usage_in_bytes"] = usage
+	swappiness := plain(func(g *group) *int64 { return &g.swappiness }, 0, 200)
+	swappiness.root = true
+	all["memory.swappiness"] = swappiness
 	all["memory.limit_in_bytes"] = file{root: true, show: shown(show1, limit), store: storeLimit1}
 	all["memory.memsw.limit_in_bytes"] = file{root: true, show: shown(show1, func(g *group) *int64 { return &g.swap }), store: storeSwap1}
 	all["memory.soft_limit_in_bytes"] = file{root: true, show: shown(show1, func(g *group) *int64 { return &g.soft }), store: func(g *group, text string) error {

@@ -27,6 +27,10 @@ func node(cfg *config.Config, driver *cgroupfs.Driver, machine *topology.Machine
 	if n.Features, err = driver.Probe(); err != nil {
 		log.WithError(err).Warn("What this kernel supports could not be found out in full: what is unsure is not used. sluice doctor tells more")
 	}
+	if n.Swap, err = procfs.HasSwap(host); err != nil {
+		log.WithError(err).Warn("Whether the node has swap is not known: containers are kept out of it as if it had some")
+		n.Swap = true
+	}
 	disks, err := sysfs.Disks(host)
 	if err != nil {
 		log.WithError(err).Warn("The node's disks are not known: I/O limits that name no disk have no effect")
