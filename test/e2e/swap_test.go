@@ -1,0 +1,91 @@
+package e2e
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/test/runtime"
+)
+
+// TestSwap takes memory from two services while the node has swap: the kernel swaps out what one of
+// them holds, and finds nothing to take from the one that stays out of swap.
+func TestSwap(t *testing.T) {
+	rt := start(t, runtime.Options{})
+	swapOn(t)
+	startSluice(t, rt, runtime.SluiceOptions{})
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		gives       bool
+	}{
+		"may swap":     {nil, true},
+		"never swaps":  {map[string]string{"memory-qos.sluice.dev": "{swap: never}"}, false},
+		"may, said so": {map[string]string{"memory-qos.sluice.dev": "{swap: allowed}"}, true},
+	} {
+		pod := run(t, rt, runtime.PodSpec{
+			Name: "service", Annotations: test.annotations,
+			Containers: []runtime.ContainerSpec{{Name: "c", Args: []string{"touch=96", "first", "sleep"}, Resources: runtime.Resources{CPURequest: 100}}},
+		})
+		c := pod.Container("c")
+		if _, err := c.First(); err != nil {
+			t.Fatal(err)
+		}
+		switch gives, err := takeHalf(c); {
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		case gives != test.gives:
+			t.Errorf("%s: the kernel took 48 MiB: %t, want %t", name, gives, test.gives)
+		}
+		must(t, pod.Remove())
+	}
+}
+
+// takeHalf asks the kernel for half of the memory of a container that holds 96 MiB: on cgroup v2 by
+// memory.reclaim, on v1 by a lower limit. It reports whether the kernel found that much.
+func takeHalf(c *runtime.Container) (took bool, err error) {
+	file, value := "memory.reclaim", "48M"
+	if _, err := c.Where("memory.limit_in_bytes"); err == nil {
+		file, value = "memory.limit_in_bytes", "64M"
+	}
+	err = c.WriteFile(file, value)
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EBUSY) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// swapOn gives the node a swap file until the test ends. A node that has swap is left alone.
+func swapOn(t *testing.T) {
+	t.Helper()
+	if text, err := os.ReadFile("/proc/swaps"); err != nil || strings.Count(string(text), "\n") > 1 {
+		skip(t, fmt.Errorf("this machine has swap of its own, or no swap at all (%v)", err))
+	}
+	const pages = 256 << 20 / 4096
+	// struct swap_header of include/linux/swap.h: version 1 at byte 1024, the last page, and the mark at the end of the first page.
+	header := make([]byte, 4096)
+	binary.NativeEndian.PutUint32(header[1024:], 1)
+	binary.NativeEndian.PutUint32(header[1028:], pages-1)
+	copy(header[4096-10:], "SWAPSPACE2")
+	name := filepath.Join(t.TempDir(), "swap")
+	must(t, os.WriteFile(name, append(header, make([]byte, (pages-1)*4096)...), 0o600)) // without holes
+	debug.FreeOSMemory()
+	path, err := unix.BytePtrFromString(name)
+	must(t, err)
+	if _, _, errno := unix.Syscall(unix.SYS_SWAPON, uintptr(unsafe.Pointer(path)), 0, 0); errno != 0 {
+		skip(t, fmt.Errorf("swapon of a file in %s: %w", filepath.Dir(name), errno))
+	}
+	t.Cleanup(func() {
+		if _, _, errno := unix.Syscall(unix.SYS_SWAPOFF, uintptr(unsafe.Pointer(path)), 0, 0); errno != 0 {
+			t.Errorf("swapoff: %v", errno)
+		}
+	})
+}
