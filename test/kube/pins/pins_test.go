@@ -122,7 +122,8 @@ spec:
 		s.Fatal(err)
 	}
 	for i := range pods.Items {
-		if pod := &pods.Items[i]; (pod.UID == stays.UID) != (pod.Spec.NodeName == "n1") {
+		pod := &pods.Items[i]
+		if ends := pod.DeletionTimestamp != nil; !ends && (pod.UID == stays.UID) != (pod.Spec.NodeName == "n1") {
 			s.Errorf("pod %s is on node %s; the pod that ran there was %s", pod.Name, pod.Spec.NodeName, stays.Name)
 		}
 	}
