@@ -5,6 +5,7 @@ import "time"
 // plan is what is to be published, and how soon.
 type plan struct {
 	amounts map[Kind]int64
+	want    Amounts       // what the amounts would be if no change waited
 	due     bool          // something is to be published
 	urgent  bool          // not to be delayed for what is calm
 	closing bool          // not to be delayed at all
@@ -50,12 +51,15 @@ func (s *Seller) plan(in *Input) plan {
 			p.due, p.urgent = true, true
 		}
 	}
-	if p.due { // what would wait comes along
-		for kind, amount := range p.amounts {
-			p.amounts[kind] = max(min(amount, want[kind]), s.lasted(in, kind))
-		}
-	}
+	p.want = want
 	return p
+}
+
+// takeAlong lets changes that would wait come along with a publication.
+func (s *Seller) takeAlong(in *Input, p *plan) {
+	for kind, amount := range p.amounts {
+		p.amounts[kind] = max(min(amount, p.want[kind]), s.lasted(in, kind))
+	}
 }
 
 // lasted returns the amount to which a kind may rise with a publication for something else; 0 if it may not.

@@ -159,6 +159,7 @@ func (s *Seller) Step(in *Input) Output {
 	if !plan.due || wait > 0 {
 		return Output{Again: s.again(in, &plan, wait)}
 	}
+	s.takeAlong(in, &plan)
 	s.spend(in)
 	s.last = plan.amounts
 	s.reports.spend(in, report)

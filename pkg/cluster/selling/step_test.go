@@ -104,6 +104,13 @@ func TestSelling(t *testing.T) {
 			w.in.Report = offers(3700)
 			w.run(Hold - 5*time.Second)
 		}, 4000, Selling, 1},
+		"unless a condition changes": {func(w *world) {
+			w.step()
+			w.in.Report = offers(3700)
+			w.run(20 * time.Second)
+			w.in.Report.Shortcomings = &Reason{"KernelLacks", "k"}
+			w.run(time.Second)
+		}, 3700, Selling, 2},
 		"for five minutes": {func(w *world) {
 			w.step()
 			w.in.Report = offers(3700)
