@@ -23,6 +23,9 @@ func (m *Meter) measure(c *container, now *ContainerReading) {
 	if now.Memory.Mono != 0 {
 		m.containerMemory(c, &now.Memory)
 	}
+	if s := &now.Swap; s.Mono > c.last.Swap.Mono {
+		c.known.Swap, c.last.Swap = ContainerSwap{m.wall, s.Used, s.Free}, *s
+	}
 	if now.IO.Mono != 0 {
 		m.io(c, &now.IO)
 	}

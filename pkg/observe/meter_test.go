@@ -144,12 +144,13 @@ func TestAllParts(t *testing.T) {
 		psi := PressureTotals{mono, Stall{k * second / 10, 0.7}, Stall{k * second / 5, 0}, Stall{k * second / 20, 0}, Stall{k * second / 2, 0}, Stall{0, 0}}
 		return Reading{
 			Pressure: psi,
-			Memory:   MemoryCounters{mono, 100, 50, 20, 30, 40, 5, 0, 7 * n, []NUMACounters{{60, 10, 20, 3 * n}, {}}},
+			Memory:   MemoryCounters{mono, 100, 50, 20, 30, 40, 5, 0, 7 * n, 90, 80, 4096 * n, true, 3, []NUMACounters{{60, 10, 20, 3 * n}, {}}},
 			Containers: []ContainerReading{{
 				ID: "a", Pressure: psi,
 				Throttling: ThrottlingCounters{mono, 10 * n, 5 * n, k * second},
 				RunDelay:   DelayCounter{mono, 3 * k * second},
 				Memory:     ContainerMemoryCounters{mono, 100, 60, 10, 20, 4 * n, 2 * n, 1},
+				Swap:       SwapCounters{mono, 8, 9},
 				IO:         IOCounters{mono, 1000 * n, 2000 * n},
 				Cache:      CacheCounters{mono, 4096, 500 * n, l3s},
 			}},
@@ -170,13 +171,13 @@ func TestAllParts(t *testing.T) {
 		ID: "a", Pressure: psi,
 		CPU:      ContainerCPU{StatAt: at, Periods: 10, Throttled: 5, ThrottledTime: second},
 		RunDelay: RunDelay{at, 3}, Memory: ContainerMemory{at, 100, 80, 60, 30, 4, 2, 1},
-		IO: ContainerIO{at, 1000, 2000}, Cache: Cache{at, 4096, 500, l3s},
+		Swap: ContainerSwap{at, 8, 9}, IO: ContainerIO{at, 1000, 2000}, Cache: Cache{at, 4096, 500, l3s},
 	}
 	if !reflect.DeepEqual(s.Containers[0], want) || s.Node.Pressure != psi {
 		t.Errorf("got  %+v\nwant %+v", s.Containers[0], want)
 	}
 	mem := s.Node.Memory
-	if mem.Direct != 7 || !slices.Equal(mem.Nodes, []NUMANode{{60, 10, 20, 3}, {}}) || mem.Low != 5 || mem.Cache != 40 {
+	if mem.Direct != 7 || !slices.Equal(mem.Nodes, []NUMANode{{60, 10, 20, 3}, {}}) || mem.Low != 5 || mem.Cache != 40 || mem.SwapTotal != 90 || mem.SwapFree != 80 || mem.SwapWrites != 4096 || !mem.SwapInMemory || mem.SwapHeld != 3 {
 		t.Errorf("memory is %+v", mem)
 	}
 	// All counters decrease.

@@ -138,6 +138,7 @@ func (m *Meter) nodeMemory(now *MemoryCounters) {
 	*k = NodeMemory{
 		At: m.wall, Total: now.Total, HugePages: now.HugePages, Available: now.Available, Free: now.Free, Anon: now.Anon,
 		Cache: now.Cache, Low: now.Low, Direct: t.perSecond(m.memory.DirectScans, now.DirectScans), Nodes: nodes,
+		SwapTotal: now.SwapTotal, SwapFree: now.SwapFree, SwapWrites: t.perSecond(m.memory.SwapWritten, now.SwapWritten), SwapInMemory: now.SwapInMemory, SwapHeld: now.SwapHeld,
 	}
 	kept := append(m.memory.Nodes[:0], now.Nodes...)
 	m.memory = *now

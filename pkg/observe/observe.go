@@ -82,8 +82,13 @@ type NodeMemory struct {
 	Low       int64     `json:"low,omitempty"`   // free memory below which background reclaim begins: the sum of the zones' low watermarks
 	// Direct is the number of pages per second that tasks scanned for reclaim themselves; 0 at
 	// the first measurement.
-	Direct float64    `json:"direct,omitempty"`
-	Nodes  []NUMANode `json:"nodes,omitempty"` // by node number; Total is 0 for a node without memory
+	Direct       float64    `json:"direct,omitempty"`
+	SwapTotal    int64      `json:"swap,omitempty"`
+	SwapFree     int64      `json:"swapFree,omitempty"`
+	SwapWrites   float64    `json:"swapWrites,omitempty"`   // bytes per second that were written to swap areas; 0 at the first measurement
+	SwapInMemory bool       `json:"swapInMemory,omitempty"` // all swap areas are in memory (zram)
+	SwapHeld     int64      `json:"swapHeld,omitempty"`     // memory that these areas occupy for what was swapped to them
+	Nodes        []NUMANode `json:"nodes,omitempty"`        // by node number; Total is 0 for a node without memory
 }
 
 // NUMANode is the memory of one NUMA node, in bytes.
@@ -101,6 +106,7 @@ type Container struct {
 	Pressure Pressure        `json:"psi,omitzero"`
 	RunDelay RunDelay        `json:"delay,omitzero"`
 	Memory   ContainerMemory `json:"mem,omitzero"`
+	Swap     ContainerSwap   `json:"swap,omitzero"`
 	IO       ContainerIO     `json:"io,omitzero"`
 	Cache    Cache           `json:"llc,omitzero"`
 }
@@ -135,6 +141,14 @@ type ContainerMemory struct {
 	Refaults   float64   `json:"refaults,omitempty"` // pages per second that were read again soon after they were dropped; 0 at the first measurement
 	Direct     float64   `json:"direct,omitempty"`   // pages per second that its tasks scanned for reclaim themselves (cgroup v2, Linux 5.19); 0 at the first measurement
 	OOMKills   int64     `json:"oom,omitempty"`      // kills since the container began
+}
+
+// ContainerSwap is the memory of a container that is in swap, in bytes. It is unknown on a node
+// without swap.
+type ContainerSwap struct {
+	At   time.Time `json:"at"`
+	Used int64     `json:"used,omitempty"`
+	Free int64     `json:"free,omitempty"` // how much more may go there by the container's own limit
 }
 
 // ContainerIO is the block I/O of a container.

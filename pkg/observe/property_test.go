@@ -31,7 +31,7 @@ func randomReading(t *rapid.T, mono time.Duration) Reading {
 		return PressureTotals{some(), Stall{total(), 0}, Stall{total(), 0}, Stall{total(), 0}, Stall{total(), 0}, Stall{total(), 0}}
 	}
 	r.CPU.Mono, r.Pressure = some(), psi()
-	r.Memory = MemoryCounters{Mono: some(), DirectScans: number(), Nodes: make([]NUMACounters, rapid.IntRange(0, 2).Draw(t, "nodes"))}
+	r.Memory = MemoryCounters{Mono: some(), DirectScans: number(), SwapWritten: number(), Nodes: make([]NUMACounters, rapid.IntRange(0, 2).Draw(t, "nodes"))}
 	for range rapid.IntRange(0, 4).Draw(t, "cpus") {
 		r.CPU.CPUs = append(r.CPU.CPUs, CPUTime{rapid.Bool().Draw(t, "online"), total(), total(), total(), total()})
 	}
@@ -40,7 +40,7 @@ func randomReading(t *rapid.T, mono time.Duration) Reading {
 			ID: fmt.Sprint(rapid.IntRange(0, 4).Draw(t, "id")), CPU: CPUCounters{some(), total()},
 			Throttling: ThrottlingCounters{some(), number(), number(), total()}, Pressure: psi(),
 			RunDelay: DelayCounter{some(), total()}, Memory: ContainerMemoryCounters{some(), number(), number(), number(), number(), number(), number(), number()},
-			IO: IOCounters{some(), number(), number()}, Cache: CacheCounters{Mono: some(), Occupancy: number(), Moved: number()},
+			Swap: SwapCounters{some(), number(), number()}, IO: IOCounters{some(), number(), number()}, Cache: CacheCounters{Mono: some(), Occupancy: number(), Moved: number()},
 		})
 	}
 	return r

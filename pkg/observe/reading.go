@@ -64,6 +64,10 @@ type MemoryCounters struct {
 	Total, Available, Free, Anon, Cache, Low int64
 	HugePages                                int64 // size of the huge page pool, which Total does not include
 	DirectScans                              int64 // pages since boot
+	SwapTotal, SwapFree                      int64
+	SwapWritten                              int64 // bytes since boot that were written to swap areas; what zswap holds is not
+	SwapInMemory                             bool  // all swap areas are in memory (zram)
+	SwapHeld                                 int64 // memory that zram areas occupy
 	Nodes                                    []NUMACounters
 }
 
@@ -81,6 +85,7 @@ type ContainerReading struct {
 	Pressure   PressureTotals
 	RunDelay   DelayCounter
 	Memory     ContainerMemoryCounters
+	Swap       SwapCounters
 	IO         IOCounters
 	Cache      CacheCounters
 }
@@ -109,6 +114,12 @@ type ContainerMemoryCounters struct {
 	Mono                                    time.Duration
 	Current, Anon, ActiveFile, InactiveFile int64
 	Refaults, DirectScans, OOMKills         int64
+}
+
+// SwapCounters are a cgroup's memory in swap, in bytes.
+type SwapCounters struct {
+	Mono       time.Duration
+	Used, Free int64 // Free is how much more may go there by the cgroup's own limit
 }
 
 // IOCounters count the bytes that a container moved from and to block devices.

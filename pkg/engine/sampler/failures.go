@@ -22,6 +22,7 @@ const (
 	containerCPU
 	containerPressure
 	containerMemory
+	containerSwap
 	containerIO
 	containerThreads
 	containerCache
@@ -31,7 +32,7 @@ const (
 func (p part) String() string {
 	return [parts]string{
 		"CPU time of the node", "pressure of the node", "memory of the node", "low watermarks of the node", "load of the node", "waking by pressure",
-		"CPU time of containers", "pressure of containers", "memory of containers", "I/O of containers", "run delay of containers", "cache of containers",
+		"CPU time of containers", "pressure of containers", "memory of containers", "swap of containers", "I/O of containers", "run delay of containers", "cache of containers",
 	}[p]
 }
 

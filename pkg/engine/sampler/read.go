@@ -168,6 +168,13 @@ func (s *Sampler) part(t *target, r *observe.ContainerReading, p part) {
 		if err = s.cgroups.MemoryUse(t.Path, &r.Memory); err == nil {
 			r.Memory.Mono = s.mono()
 		}
+	case containerSwap:
+		if s.reading.Memory.SwapTotal == 0 || r.Swap.Mono != 0 {
+			return
+		}
+		if err = s.cgroups.Swap(t.Path, &r.Swap); err == nil {
+			r.Swap.Mono = s.mono()
+		}
 	case containerIO:
 		if err = s.cgroups.IOBytes(t.Path, &r.IO); err == nil {
 			r.IO.Mono = s.mono()

@@ -21,6 +21,7 @@ type Cgroups interface {
 	CPU(dir string, usage *observe.CPUCounters, quota *observe.ThrottlingCounters) (throttling bool, err error)
 	Stalls(dir string, into *observe.PressureTotals) error
 	MemoryUse(dir string, into *observe.ContainerMemoryCounters) error
+	Swap(dir string, into *observe.SwapCounters) error
 	IOBytes(dir string, into *observe.IOCounters) error
 	Threads(dir string, take func(thread int)) error
 }
@@ -180,6 +181,7 @@ func (s *Sampler) Sample(now time.Time, targets []observe.Target, into *observe.
 		}
 		if all && t.Memory && s.cgroups != nil {
 			s.part(t, &r.Containers[i], containerMemory)
+			s.part(t, &r.Containers[i], containerSwap)
 		}
 	}
 	s.readRest(refresh)

@@ -239,6 +239,30 @@ func TestAContainerThatEndedIsNoError(t *testing.T) {
 	})
 }
 
+// Containers' memory in swap is read on nodes with swap alone.
+func TestSwap(t *testing.T) {
+	in(t, func(b *bed) {
+		all := b.containers(2)
+		all[0].Memory = true
+		b.kernel.Count("/pods/c0", fakekernel.Counters{Swapped: 4096})
+		b.sample(0, all)
+		if s := b.into.Containers[0].Swap; s != (observe.ContainerSwap{}) {
+			t.Errorf("without swap: %+v", s)
+		}
+		b.put("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 500 kB\nMemAvailable: 600 kB\nSwapTotal: 80 kB\nSwapFree: 70 kB\n")
+		b.sample(time.Second, all)
+		if s := b.into.Containers[0].Swap; s.Used != 4096 || s.At.IsZero() || !b.into.Containers[1].Swap.At.IsZero() {
+			t.Errorf("after a second: %+v", b.into.Containers)
+		}
+		for range 10 {
+			b.sample(time.Second, all)
+		}
+		if b.into.Containers[1].Swap.At.IsZero() {
+			t.Error("the other container's is not known after ten seconds")
+		}
+	})
+}
+
 func TestFailuresAreToldOnce(t *testing.T) {
 	in(t, func(b *bed) {
 		targets := b.containers(3)

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/observe"
 )
 
@@ -138,6 +140,37 @@ func (d *Driver) MemoryUse(dir string, into *observe.ContainerMemoryCounters) er
 			err = c.scanFile(events, func(b []byte) { into.OOMKills = count(field(b, "oom_kill")) }) // v1: Linux 4.13
 		}
 		return err
+	})
+}
+
+// Swap reads how much of a cgroup's memory is in swap, and how much more its own limit lets in. On
+// cgroup v1, where no limit counts swap alone, memory.swappiness 0 counts as a limit of 0.
+func (d *Driver) Swap(dir string, into *observe.SwapCounters) error {
+	if d.memory == nil {
+		return fmt.Errorf("%w: the memory controller is not mounted", ErrUnsupported)
+	}
+	return d.memory.with(dir, func(c *cgroup) error {
+		limit := knobs.Max
+		take := func(b []byte) { limit = amount(b) }
+		if c.in.v2 {
+			if err := c.scanFile("memory.swap.max", take); err != nil {
+				return err
+			}
+			err := c.scanFile("memory.swap.current", func(b []byte) { into.Used = count(b) })
+			into.Free = math.MaxInt64
+			if limit != knobs.Max {
+				into.Free = max(0, int64(limit)-into.Used)
+			}
+			return err
+		}
+		if err := c.scanFile("memory.swappiness", take); err != nil {
+			return err
+		}
+		into.Free = math.MaxInt64
+		if limit == 0 {
+			into.Free = 0
+		}
+		return c.scanFile("memory.stat", func(b []byte) { into.Used = count(field(b, "total_swap")) })
 	})
 }
 

@@ -2,12 +2,14 @@ package cgroupfs_test
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/observe"
 )
 
@@ -22,7 +24,7 @@ func TestUsageOfAContainer(t *testing.T) {
 			k.Mkdir(dir)
 			k.Use(dir, 1000<<12, 400<<12)
 			k.Count(dir, fakekernel.Counters{
-				CPU: 7e9, Periods: 100, Throttled: 30, ThrottledTime: 2e9, Refaults: 11, DirectScans: 12, OOMKills: 1,
+				CPU: 7e9, Periods: 100, Throttled: 30, ThrottledTime: 2e9, Refaults: 11, DirectScans: 12, OOMKills: 1, Swapped: 24 << 20,
 				Read: 4096, Written: 8192, Stalls: [5]int64{1e6, 2e6, 3e6, 4e6, 5e6}, Threads: []int{41, 0, 42},
 			})
 			d, err := k.Driver()
@@ -46,6 +48,21 @@ func TestUsageOfAContainer(t *testing.T) {
 			}
 			if err := d.MemoryUse(dir, &memory); err != nil || memory != want {
 				t.Errorf("memory: %v, %+v\nwant %+v", err, memory, want)
+			}
+			swap := observe.SwapCounters{Used: 5, Free: 5}
+			if err := d.Swap(dir, &swap); err != nil || swap != (observe.SwapCounters{Used: 24 << 20, Free: math.MaxInt64}) {
+				t.Errorf("swap: %v, %+v", err, swap)
+			}
+			knob, limit, free := knobs.Swappiness, knobs.Value(knobs.Number(0)), int64(0)
+			if f.V2 {
+				knob, limit, free = knobs.SwapMax, knobs.Bytes(64<<20), 40<<20
+			}
+			change := knobs.Change{Object: knobs.Object{Path: dir, Level: knobs.ContainerLevel}, Knob: knob, To: limit}
+			if err := d.Apply([]knobs.Change{change}); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Swap(dir, &swap); err != nil || swap.Free != free {
+				t.Errorf("swap with a limit: %v, %+v", err, swap)
 			}
 			var io observe.IOCounters
 			if err := d.IOBytes(dir, &io); err != nil || io != (observe.IOCounters{Read: 4096, Written: 8192}) {

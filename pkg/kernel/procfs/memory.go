@@ -35,6 +35,9 @@ func (f *FS) Memory(into *observe.MemoryCounters) error {
 		return err
 	}
 	into.DirectScans, _ = parseDirect(text)
+	into.SwapWritten = parseSwapOut(text) * int64(os.Getpagesize())
+	into.SwapInMemory = len(f.zram) > 0 && !f.otherSwap
+	into.SwapHeld = f.zramMemory()
 	into.Nodes = into.Nodes[:0]
 	for i := range f.nodes {
 		n := &f.nodes[i]
@@ -60,8 +63,9 @@ func (f *FS) Memory(into *observe.MemoryCounters) error {
 	return nil
 }
 
-// Discover finds the NUMA nodes and returns the sum of the zones' low watermarks in bytes. Both
-// change seldom, and /proc/zoneinfo is long: it has a paragraph for each CPU.
+// Discover finds the NUMA nodes and the kind of the swap areas, and returns the sum of the zones'
+// low watermarks in bytes. All change seldom, and /proc/zoneinfo is long: it has a paragraph for
+// each CPU.
 func (f *FS) Discover() (low int64, err error) {
 	f.findDisks()
 	text, err := f.read(&f.zoneinfo, nil)
@@ -69,6 +73,8 @@ func (f *FS) Discover() (low int64, err error) {
 		low = parseZoneinfo(text) * int64(os.Getpagesize())
 	}
 	f.zoneinfo.close()
+	swaps, _ := f.read(&f.swaps, nil) // a kernel without swap lacks the file
+	f.findZRAM(swaps)
 	f.forgetNodes()
 	folder, opened := f.root.Open(nodesFolder)
 	if opened != nil {
@@ -147,6 +153,10 @@ func parseMeminfo(text []byte, into *observe.MemoryCounters) (huge hugePages) {
 			into.Free = n
 		case "MemAvailable":
 			into.Available = n
+		case "SwapTotal":
+			into.SwapTotal = n
+		case "SwapFree":
+			into.SwapFree = n
 		case "AnonPages":
 			into.Anon = n
 		case "Active(file)", "Inactive(file)":
@@ -171,6 +181,14 @@ func parseDirect(text []byte) (scans int64, counted bool) {
 		}
 	}
 	return scans, counted
+}
+
+// parseSwapOut returns vmstat's count of pages that were written to swap areas.
+func parseSwapOut(text []byte) (pages int64) {
+	if _, rest, found := bytes.Cut(text, []byte("\npswpout ")); found {
+		pages, _ = number(rest)
+	}
+	return min(pages, math.MaxInt64>>20)
 }
 
 // parseZoneinfo returns the sum of the zones' low watermarks, in pages.

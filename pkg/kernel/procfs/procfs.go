@@ -24,10 +24,13 @@ type FS struct {
 	proc *os.File // the folder /proc
 	text []byte   // buffer with the text of the last read
 
-	stat, meminfo, vmstat, zoneinfo, loadavg file
-	cpu, memory, io                          file // the files in /proc/pressure
-	nodes                                    []node
-	disks                                    []*os.File // folders with pods' data
+	stat, meminfo, vmstat, zoneinfo, loadavg, swaps file
+	cpu, memory, io                                 file // the files in /proc/pressure
+
+	zram      []file // statistics of the swap areas in compressed memory
+	otherSwap bool   // there are swap areas on disks
+	nodes     []node
+	disks     []*os.File // folders with pods' data
 }
 
 // file is opened by its first read, and then stays open.
@@ -49,7 +52,7 @@ func Open(hostRoot string) (*FS, error) {
 	}
 	f := &FS{
 		root: root, proc: proc, text: make([]byte, 8192),
-		stat: file{name: "proc/stat"}, meminfo: file{name: "proc/meminfo"}, vmstat: file{name: "proc/vmstat"}, zoneinfo: file{name: "proc/zoneinfo"}, loadavg: file{name: "proc/loadavg"},
+		stat: file{name: "proc/stat"}, meminfo: file{name: "proc/meminfo"}, vmstat: file{name: "proc/vmstat"}, zoneinfo: file{name: "proc/zoneinfo"}, loadavg: file{name: "proc/loadavg"}, swaps: file{name: "proc/swaps"},
 		cpu: file{name: "proc/pressure/cpu"}, memory: file{name: "proc/pressure/memory"}, io: file{name: "proc/pressure/io"},
 	}
 	return f, nil
@@ -57,11 +60,12 @@ func Open(hostRoot string) (*FS, error) {
 
 // Close closes all open files.
 func (f *FS) Close() error {
-	for _, one := range []*file{&f.stat, &f.meminfo, &f.vmstat, &f.zoneinfo, &f.loadavg, &f.cpu, &f.memory, &f.io} {
+	for _, one := range []*file{&f.stat, &f.meminfo, &f.vmstat, &f.zoneinfo, &f.loadavg, &f.swaps, &f.cpu, &f.memory, &f.io} {
 		one.close()
 	}
 	f.forgetNodes()
 	f.forgetDisks()
+	f.forgetZRAM()
 	return errors.Join(f.proc.Close(), f.root.Close())
 }
 

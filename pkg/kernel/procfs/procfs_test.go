@@ -68,6 +68,8 @@ Node 0, zone   Normal
         low      20000
 `
 
+const swaps = "Filename Type Size Used Priority\n"
+
 func TestParseStat(t *testing.T) {
 	t.Parallel()
 	want := []observe.CPUTime{
@@ -88,9 +90,11 @@ func TestParseStat(t *testing.T) {
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	f, root := host(t, map[string]string{
-		"proc/meminfo":                       "MemTotal: 1000 kB\nMemFree:  100 kB\nMemAvailable:   400 kB\nActive(file): 20 kB\nInactive(file): 30 kB\nAnonPages: 300 kB\n",
-		"proc/vmstat":                        "nr_free_pages 5\npgscan_kswapd 9\npgscan_direct 7\npgscan_direct_throttle 100\n",
+		"proc/meminfo":                       "MemTotal: 1000 kB\nMemFree:  100 kB\nMemAvailable:   400 kB\nActive(file): 20 kB\nInactive(file): 30 kB\nAnonPages: 300 kB\nSwapTotal: 90 kB\nSwapFree: 80 kB\n",
+		"proc/vmstat":                        "nr_free_pages 5\npswpin 8\npswpout 6\npgscan_kswapd 9\npgscan_direct 7\npgscan_direct_throttle 100\n",
 		"proc/zoneinfo":                      zoneinfo,
+		"sys/block/zram0/mm_stat":            "    20480     4096    12288        0    12288        0        0        0        0\n",
+		"proc/swaps":                         swaps + "/dev/zram0 partition 90 10 100\n",
 		nodesFolder + "/node0/meminfo":       "\nNode 0 MemTotal:   600 kB\nNode 0 MemFree:  60 kB\nNode 0 Active(file):  1 kB\nNode 0 Inactive(file):  2 kB\n",
 		nodesFolder + "/node0/vmstat":        "nr_free_pages 5\n",
 		nodesFolder + "/node2/meminfo":       "Node 2 MemTotal:  400 kB\nNode 2 MemFree:  40 kB\n",
@@ -105,15 +109,20 @@ func TestMemory(t *testing.T) {
 	}
 	want := observe.MemoryCounters{
 		Total: 1000 << 10, Available: 400 << 10, Free: 100 << 10, Anon: 300 << 10, Cache: 50 << 10, Low: 1, DirectScans: 7,
+		SwapTotal: 90 << 10, SwapFree: 80 << 10, SwapWritten: 6 * int64(os.Getpagesize()), SwapInMemory: true, SwapHeld: 12288,
 		Nodes: []observe.NUMACounters{{Total: 600 << 10, Free: 60 << 10, Cache: 3 << 10}, {}, {Total: 400 << 10, Free: 40 << 10, DirectScans: 3}},
 	}
 	got := observe.MemoryCounters{Low: 1}
 	if err := f.Memory(&got); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
 	}
+	put(t, root, "proc/swaps", swaps+"/dev/zram0 partition 90 10 100\n/swapfile file 90 0 -2\n")
+	if _, err := f.Discover(); err != nil {
+		t.Fatal(err)
+	}
 	put(t, root, "proc/meminfo", "MemTotal: 1000 kB\nMemFree: 100 kB\nActive(file): 20 kB\n")
 	put(t, root, "proc/vmstat", "pgscan_direct_dma 1\npgscan_direct_normal 2\npgscan_direct_throttle 9\n")
-	if err := f.Memory(&got); err != nil || got.Available != 120<<10 || got.DirectScans != 3 {
+	if err := f.Memory(&got); err != nil || got.Available != 120<<10 || got.SwapInMemory || got.DirectScans != 3 {
 		t.Errorf("on an old kernel: %+v, %v", got, err)
 	}
 }

@@ -63,13 +63,13 @@ func (f Flavour) memoryFiles(all map[string]file) {
 		all["memory.oom.group"] = plain(func(g *group) *int64 { return &g.oomGroup }, 0, 1)
 	}
 	// A quarter of the cache is tmpfs, which the kernel counts in the lists of anonymous pages.
-	stat := "cache %c\nrss %r\ntotal_cache %c\ntotal_rss %r\ntotal_inactive_file %h\ntotal_active_file %q\ntotal_workingset_refault_anon 0\ntotal_workingset_refault_file %f"
+	stat := "cache %c\nrss %r\ntotal_cache %c\ntotal_rss %r\ntotal_inactive_file %h\ntotal_active_file %q\ntotal_workingset_refault_anon 0\ntotal_workingset_refault_file %f\ntotal_swap %s"
 	if f.V2 {
 		stat = "anon %r\nfile %c\nshmem %q\ninactive_file %h\nactive_file %q\nworkingset_refault_anon 0\nworkingset_refault_file %f\npgscan_direct %d"
 	}
 	all["memory.stat"] = file{root: true, show: func(g *group) string {
 		text := func(n int64) string { return strconv.FormatInt(n, 10) }
-		return strings.NewReplacer("%c", text(g.cache), "%r", text(g.usage-g.cache), "%h", text(g.cache/2), "%q", text(g.cache/4), "%f", text(g.counters.Refaults), "%d", text(g.counters.DirectScans)).Replace(stat)
+		return strings.NewReplacer("%c", text(g.cache), "%r", text(g.usage-g.cache), "%h", text(g.cache/2), "%q", text(g.cache/4), "%f", text(g.counters.Refaults), "%d", text(g.counters.DirectScans), "%s", text(g.counters.Swapped)).Replace(stat)
 	}}
 	usage := file{root: !f.V2, show: shown(show1, func(g *group) *int64 { return &g.usage })}
 	limit := func(g *group) *int64 { return &g.limit }
@@ -79,6 +79,7 @@ func (f Flavour) memoryFiles(all map[string]file) {
 		if !f.NoSwap {
 			swap := func(g *group) *int64 { return &g.swapMax }
 			all["memory.swap.max"] = file{show: shown(show2, swap), store: store2(swap)}
+			all["memory.swap.current"] = file{show: shown(show1, func(g *group) *int64 { return &g.counters.Swapped })}
 		}
 		if f.Reclaim {
 			all["memory.reclaim"] = file{store: reclaim}

@@ -13,6 +13,7 @@ type Counters struct {
 	Refaults           int64
 	DirectScans        int64 // cgroup v2 only
 	OOMKills           int64
+	Swapped            int64    // in bytes
 	Read, Written      int64    // in bytes
 	Stalls             [5]int64 // in µs: CPU, memory some and full, I/O some and full
 	Threads            []int
