@@ -2,6 +2,8 @@ package workload
 
 import (
 	"cmp"
+	"errors"
+	"slices"
 	"time"
 )
 
@@ -45,6 +47,31 @@ type Burst struct {
 	QuotaPeriod  time.Duration // longest time above the limit; 0 for no bound
 }
 
+// Swap is how much of a container's memory may be in swap.
+type Swap int
+
+// The values of Swap.
+const (
+	SwapNever     Swap = iota
+	SwapAllowed        // as much as the kubelet lets it
+	SwapUnlimited      // more than the kubelet lets it
+)
+
+var swapNames = [...]string{"never", "allowed", "unlimited"}
+
+// String returns the name as in annotations.
+func (s Swap) String() string { return swapNames[s] }
+
+// UnmarshalText reads "never", "allowed" or "unlimited".
+func (s *Swap) UnmarshalText(text []byte) error {
+	i := slices.Index(swapNames[:], string(text))
+	if i < 0 {
+		return errors.New("must be never, allowed or unlimited")
+	}
+	*s = Swap(i)
+	return nil
+}
+
 // MemoryQoS is what protects a container's memory or gives it up.
 type MemoryQoS struct {
 	MinPercent  Optional[int] // percentage of the memory request that is never reclaimed
@@ -55,7 +82,7 @@ type MemoryQoS struct {
 	WmarkMinAdj Optional[int] // shift of the global watermark for this container, -25..50
 	Priority    Optional[int] // 0..12; lower ones are killed first
 	OOMGroup    Optional[bool]
-	Swap        Optional[bool] // whether its memory may be swapped out, as far as the kubelet lets it
+	Swap        Optional[Swap]
 }
 
 // RDT is a share of cache and memory bandwidth: a class, or a share for the pod alone.

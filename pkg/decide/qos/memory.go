@@ -197,16 +197,21 @@ func (t *tuner) oomGroup(i int) {
 	}
 }
 
-// swap keeps a container out of the node's swap if it asks for that. Each value is the lowest of its
-// file, so it never raises what the kubelet has set. Without swap it writes nothing.
+// swap keeps a container out of the node's swap, or lifts the kubelet's limit of what it may have
+// there, if it asks for that. Without swap it writes nothing.
 func (t *tuner) swap(i int) {
 	swap := t.pod.Containers[i].Request.Tuning.Memory.Swap
+	why := "memory-qos swap: " + swap.Value.String()
 	switch {
-	case !swap.Set || swap.Value || !t.node.Swap:
+	case !swap.Set || swap.Value == workload.SwapAllowed || !t.node.Swap:
+	case swap.Value == workload.SwapUnlimited:
+		if t.has(knobs.SwapMax) { // v1 limits memory and swap together, if at all
+			t.set(i, knobs.SwapMax, knobs.Max, why)
+		}
 	case t.has(knobs.SwapMax):
-		t.set(i, knobs.SwapMax, knobs.Bytes(0), "memory-qos swap: never")
+		t.set(i, knobs.SwapMax, knobs.Bytes(0), why)
 	case t.has(knobs.Swappiness):
-		t.set(i, knobs.Swappiness, knobs.Number(0), "memory-qos swap: never")
+		t.set(i, knobs.Swappiness, knobs.Number(0), why)
 		t.note(i, memoryKey, "memory.swap.max is not there (cgroup v2): memory.swappiness 0 instead, with which its memory is swapped out only when the node has hardly any page cache left")
 	default:
 		t.missing(i, memoryKey, "neither memory.swap.max nor memory.swappiness is there: nothing keeps its memory out of swap")

@@ -67,16 +67,17 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestSwap checks that only a container which asks for it, on a node with swap, is kept out of it.
+// TestSwap checks that only a container which asks for it, on a node with swap, is kept out of it or
+// let into it.
 func TestSwap(t *testing.T) {
 	t.Parallel()
-	never, allowed := workload.Some(false), workload.Some(true)
+	never, allowed, unlimited := workload.Some(workload.SwapNever), workload.Some(workload.SwapAllowed), workload.Some(workload.SwapUnlimited)
 	v1 := func() *Node { return kernel("6.18.5", knobs.Swappiness) }
 	v2 := func() *Node { return kernel("6.12.9", knobs.SwapMax).v2() }
 	for name, test := range map[string]struct {
 		node    *Node
 		without bool // the node has no swap
-		ask     workload.Optional[bool]
+		ask     workload.Optional[workload.Swap]
 		want    string // memory.swap.max and memory.swappiness
 		notes   string
 	}{
@@ -87,7 +88,10 @@ func TestSwap(t *testing.T) {
 		"neither is there":     {kernel("6.12.9"), true, never, " ", ""},
 		"allowed":              {v2(), false, allowed, " ", ""},
 		"allowed on v1":        {v1(), false, allowed, " ", ""},
-		"nothing asked":        {v2(), false, workload.Optional[bool]{}, " ", ""},
+		"unlimited":            {v2(), false, unlimited, "max ", ""},
+		"unlimited on v1":      {v1(), false, unlimited, " ", ""},
+		"unlimited, no swap":   {v2(), true, unlimited, " ", ""},
+		"nothing asked":        {v2(), false, workload.Optional[workload.Swap]{}, " ", ""},
 	} {
 		test.node.Swap = !test.without
 		got := For(test.node, &Pod{Containers: []Container{{Request: workload.Request{Class: workload.LS, Tuning: workload.Tuning{Memory: workload.MemoryQoS{Swap: test.ask}}}}}})

@@ -47,7 +47,8 @@ func settings() map[key][]setting {
 			{value: "{priority: 1}", needs: OOMScore},
 			{value: "{wmarkMinAdj: -1}", needs: OOMScore, only: be},
 			{value: "{swap: allowed}"},
-			{value: "{swap: never}", needs: OOMScore, only: be}},
+			{value: "{swap: never}", needs: OOMScore, only: be},
+			{value: "{swap: unlimited}", needs: OOMScore}},
 		rdtClassKey: {
 			{value: "be"}, {value: "ls", needs: OtherRDT, only: be}, {value: "unheard-of", beyond: true}},
 		ioKey: {

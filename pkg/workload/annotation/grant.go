@@ -145,8 +145,13 @@ func (r *reader) allowMemory(requested *workload.MemoryQoS, a *candidate) error 
 	if r.req.Class == workload.BE && requested.WmarkMinAdj.Value < min(0, given.WmarkMinAdj.Value) {
 		return r.more(OOMScore, a, "wmarkMinAdj below 0 lets a BE container use the memory that the kernel keeps for others")
 	}
-	if never := workload.Some(false); r.req.Class == workload.BE && requested.Swap == never && given.Swap != never {
-		return r.more(OOMScore, a, "swap: never keeps memory of a BE container that others may need")
+	if swap := requested.Swap; swap.Set && swap != given.Swap {
+		if r.req.Class == workload.BE && swap.Value == workload.SwapNever {
+			return r.more(OOMScore, a, "swap: never keeps memory of a BE container that others may need")
+		}
+		if swap.Value == workload.SwapUnlimited {
+			return r.more(OOMScore, a, "swap: unlimited takes more of the node's swap than the kubelet lets the container have")
+		}
 	}
 	return nil
 }

@@ -223,11 +223,8 @@ func spellMemory(m *workload.MemoryQoS) string {
 	if m.OOMGroup.Set {
 		parts = append(parts, "oomGroup: "+strconv.FormatBool(m.OOMGroup.Value))
 	}
-	switch {
-	case m.Swap.Set && m.Swap.Value:
-		parts = append(parts, "swap: "+swapAllowed)
-	case m.Swap.Set:
-		parts = append(parts, "swap: "+swapNever)
+	if m.Swap.Set {
+		parts = append(parts, "swap: "+m.Swap.Value.String())
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
 }

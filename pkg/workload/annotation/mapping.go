@@ -115,12 +115,6 @@ func scalar(node *yaml.Node) string {
 	return node.Value
 }
 
-// These are the values of memory-qos' part swap.
-const (
-	swapNever   = "never"
-	swapAllowed = "allowed"
-)
-
 func parseMemoryQoS(text string) (workload.MemoryQoS, error) {
 	var m workload.MemoryQoS
 	err := parseMapping(text,
@@ -139,11 +133,8 @@ func parseMemoryQoS(text string) (workload.MemoryQoS, error) {
 			return nil
 		}},
 		field{"swap", func(node *yaml.Node) error {
-			allowed := scalar(node) == swapAllowed
-			if m.Swap = workload.Some(allowed); !allowed && scalar(node) != swapNever {
-				return errors.New("must be never or allowed")
-			}
-			return nil
+			m.Swap.Set = true
+			return m.Swap.Value.UnmarshalText([]byte(scalar(node)))
 		}},
 	)
 	return m, err

@@ -191,7 +191,7 @@ func TestTuning(t *testing.T) {
 		"a list for a number":      {says: []string{"memory-qos" + own + "{wmarkRatio: [95]}"}, want: "refused", text: []string{"wmarkRatio: must be a whole number"}},
 		"an alias":                 {says: []string{"memory-qos" + own + "{wmarkRatio: &a 95, minPercent: *a}"}, want: "refused", text: []string{"minPercent: must be"}},
 		"no boolean":               {says: []string{"memory-qos" + own + "{oomGroup: 1}"}, want: "refused", text: []string{"oomGroup: must be true or false"}},
-		"no word for swap":         {says: []string{"memory-qos" + own + "{swap: true}"}, want: "refused", text: []string{"swap: must be never or allowed"}},
+		"no word for swap":         {says: []string{"memory-qos" + own + "{swap: true}"}, want: "refused", text: []string{"swap: must be never, allowed or unlimited"}},
 		"swap unlike its class'":   {says: []string{"memory-qos" + own + "{swap: allowed}"}, rules: func(r *Rules) { r.Classes.LS = given("memory-qos", "{swap: never, lowPercent: 10}") }, want: "memory={lowPercent: 10, swap: allowed}"},
 		"BE kept out of swap":      {says: []string{"class" + own + "BE", "memory-qos" + own + "{swap: never}"}, want: "refused", text: []string{"swap: never", `"oomScore"`}},
 		"BE out of swap by class":  {says: []string{"class" + own + "BE", "memory-qos" + own + "{swap: never}"}, rules: func(r *Rules) { r.Classes.BE = given("memory-qos", "{swap: never}") }, want: "memory={swap: never}"},
