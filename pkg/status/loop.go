@@ -121,6 +121,14 @@ type BatchMemory struct {
 	HeadroomBytes    int64 `json:"headroomBytes"`              // Memory in bytes that is kept free for the growth of everything but batch work.
 	WantedLimitBytes int64 `json:"wantedLimitBytes,omitempty"` // Limit in bytes that the loop wants for batch work now; absent if it wants none.
 	LimitBytes       int64 `json:"limitBytes,omitempty"`       // Limit in bytes that all batch work has together; absent if there is none.
+	SwapBytes        int64 `json:"swapBytes,omitempty"`        // Memory in bytes of batch work that is in swap; absent if there is none.
+	Taken            Taken `json:"taken,omitzero"`             // Memory that batch work gave back on request since the plugin's start; absent if it gave none.
+}
+
+// Taken is memory that batch work gave back on request, by how it was freed.
+type Taken struct {
+	PageCacheBytes int64 `json:"pageCacheBytes,omitempty"` // Page cache in bytes that was dropped; absent if there was none.
+	SwapBytes      int64 `json:"swapBytes,omitempty"`      // Memory in bytes that went to swap, even if it came back later; absent if there was none.
 }
 
 // Refusal tells which pods may not start.

@@ -37,7 +37,7 @@ func (v *NodeView) Observe(s *observe.Snapshot, allPodsLimit knobs.Bytes) {
 		} else if uid, ok := strings.CutPrefix(c.ID, PodTarget); ok {
 			v.observePod(uid, c)
 		} else if dir, ok := strings.CutPrefix(c.ID, BatchCgroupTarget); ok {
-			v.hold(dir, &c.Memory)
+			v.hold(dir, c)
 			if v.BatchCgroups.Holds(dir) {
 				sample++
 				v.BatchUse.Add(&c.CPU)
@@ -53,10 +53,10 @@ func (v *NodeView) Observe(s *observe.Snapshot, allPodsLimit knobs.Bytes) {
 }
 
 // hold records the memory of a batch cgroup or batch pod, if it is known.
-func (v *NodeView) hold(cgroup string, m *observe.ContainerMemory) {
-	if !m.At.IsZero() {
-		held := control.Held{At: m.At}
-		held.Add(m)
+func (v *NodeView) hold(cgroup string, c *observe.Container) {
+	if !c.Memory.At.IsZero() {
+		held := control.Held{At: c.Memory.At}
+		held.Add(c)
 		v.Held[cgroup] = held
 	}
 }
@@ -72,7 +72,7 @@ func (v *NodeView) observePod(uid string, sample *observe.Container) {
 	}
 	p, pod := &v.Pods[at], &sample.CPU
 	if p.Class == workload.BE {
-		v.hold(v.Members[p.First].PodPath, &sample.Memory)
+		v.hold(v.Members[p.First].PodPath, sample)
 	}
 	if pod.StatAt.IsZero() {
 		return
@@ -103,7 +103,7 @@ func (v *NodeView) observeAllPods(pods *observe.ContainerMemory, limit int64) {
 	if available >= m.Available {
 		return
 	}
-	v.MemoryTotal = limit
+	v.MemoryTotal, m.SwapHeld = limit, 0 // zram's memory is not charged to pods
 	m.Total, m.Available, m.Free = limit, max(0, available), max(0, min(m.Free, limit-pods.Current))
 	if pods.At.Before(m.At) {
 		m.At = pods.At
@@ -131,7 +131,7 @@ func (v *NodeView) sumBatch(sample int) {
 		held, whole := v.Held[v.Members[i].PodPath]
 		switch {
 		case !whole:
-			v.BatchMemory.Add(&c.Container.Memory)
+			v.BatchMemory.Add(&c.Container)
 		case c.Pod != pod: // the containers of a pod follow each other
 			pod = c.Pod
 			v.BatchMemory.Sum(held)

@@ -34,7 +34,7 @@ func DefaultConfig() Config {
 		Batch:        BatchConfig{By: ByAuto, FloorCPUs: 2, GrowPercent: 10},
 		Burst:        BurstConfig{MaxPercent: 300, CoolingPercent: 45, OverloadPercent: 50, CalmAfter: time.Minute},
 		Demotion:     DemotionConfig{StepPercent: 10, CalmAfter: 3},
-		Memory:       MemoryConfig{SafePercent: 65, EvictPercent: 70, EvictMarginPercent: 2, HeadroomPercent: 10},
+		Memory:       MemoryConfig{SafePercent: 65, EvictPercent: 70, EvictMarginPercent: 2, HeadroomPercent: 10, SwapMBps: 1},
 		Cache:        CacheConfig{TrafficPercent: 20, MinPercent: 10, StepPercent: 10, CalmAfter: 30 * time.Second},
 		Eviction:     EvictionConfig{By: EvictReport, CPUPause: 20 * time.Second, MemoryPause: 4 * time.Second, CoolDown: 5 * time.Minute, SatisfactionWindow: time.Minute, MaxPerHour: 30, MaxPerOwnerPerHour: 10, Never: []string{"kube-system"}},
 		Interference: InterferenceConfig{},
@@ -138,6 +138,7 @@ type MemoryConfig struct {
 	HeadroomPercent    int   `yaml:"headroomPercent"`    // Most memory kept free for the growth of others, in percent of the node's.
 	EvictPercent       int   `yaml:"evictPercent"`       // Use of the node's memory above which batch work is evicted, in percent.
 	EvictMarginPercent int   `yaml:"evictMarginPercent"` // Eviction ends when use is lower by this much, in percent.
+	SwapMBps           int   `yaml:"swapMBps"`           // Most that is written to swap on a disk for batch work's memory, in MiB per second over an hour; 0 keeps it from there.
 }
 
 // CacheConfig narrows the cache and bandwidth of batch work where LS shows contention.

@@ -85,20 +85,23 @@ func (u *Use) Add(c *observe.ContainerCPU) {
 type Held struct {
 	At                   time.Time
 	Current, Cache, Anon int64 // Cache is page cache that can be dropped
+	Swap                 int64 // in swap, which Current does not include; 0 if unknown
 }
 
 // Add adds the memory of a cgroup. The sum has the older time, which is zero if either is
 // unknown.
-func (h *Held) Add(c *observe.ContainerMemory) {
-	h.Current += c.Current
-	h.Cache += min(c.Cache, c.Current)
-	h.Anon += c.Anon
-	h.At = older(h.At, c.At)
+func (h *Held) Add(c *observe.Container) {
+	m := &c.Memory
+	h.Current += m.Current
+	h.Cache += min(m.Cache, m.Current)
+	h.Anon += m.Anon
+	h.Swap += c.Swap.Used
+	h.At = older(h.At, m.At)
 }
 
 // Sum adds another amount. The sum has the older time, which is zero if either is unknown.
 func (h *Held) Sum(o Held) {
-	h.Current, h.Cache, h.Anon, h.At = h.Current+o.Current, h.Cache+o.Cache, h.Anon+o.Anon, older(h.At, o.At)
+	h.Current, h.Cache, h.Anon, h.Swap, h.At = h.Current+o.Current, h.Cache+o.Cache, h.Anon+o.Anon, h.Swap+o.Swap, older(h.At, o.At)
 }
 
 // NonCache returns the memory that the kernel can't free by dropping page cache.

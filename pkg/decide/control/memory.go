@@ -16,7 +16,8 @@ import (
 //	goal = safe % × total − online − reserve − headroom
 //
 // Online is the memory in use that can't be dropped (total − available), without batch work's
-// part of it (current − page cache). The limit of the batch pool bounds the goal too.
+// part of it (current − page cache). Memory that zram takes for swapped pages counts like the
+// reserve. The limit of the batch pool bounds the goal too.
 //
 // Headroom is what online work may take before the loop can react, so that it finds free memory
 // and need not reclaim:
@@ -62,6 +63,7 @@ type Memory struct {
 	stale      bool      // stale figures have been reported
 	blind      int       // consecutive steps without figures of some BE container
 	release    releasing
+	offload    offloading
 	pressing   pressing
 
 	candidates  []donor
@@ -86,6 +88,8 @@ type MemoryDesired struct {
 	Held     int64 // memory of BE pods with their page cache
 	Goal     int64 // memory that BE pods may hold in the end
 	Headroom int64
+	Swapped  int64 // memory of BE pods that is in swap
+	Taken    Taken // memory that BE pods gave back on request since the start
 	// Room is what a starting container may have: the goal without the memory that BE pods
 	// can't give back or were granted. It is negative if they hold more than the goal.
 	Room int64
@@ -104,8 +108,9 @@ type Reclaim struct {
 // memorySum holds the sums of one measurement.
 type memorySum struct {
 	total, available, free, low int64
-	batch                       Held // memory of BE pods, with the time of the oldest figure
-	known                       bool // the figures of every BE container are known
+	batch                       Held  // memory of BE pods, with the time of the oldest figure
+	known                       bool  // the figures of every BE container are known
+	swapHeld                    int64 // memory that swap areas occupy (zram)
 	direct                      float64
 }
 
@@ -125,7 +130,10 @@ const (
 
 // NewMemory returns the controller. Step must be called once per interval.
 func NewMemory(cfg MemoryConfig, pools []PoolConfig, interval time.Duration) *Memory {
-	return &Memory{cfg: cfg, pools: pools, pace: pace{interval: interval}, high: newWindow(raiseAfter)}
+	return &Memory{
+		cfg: cfg, pools: pools, pace: pace{interval: interval}, high: newWindow(raiseAfter),
+		offload: offloading{budget: swapBudget(&cfg, firstSwapBudget)},
+	}
 }
 
 // Step decides. If the node's figures are old or the clock has jumped, the limit stays and no
@@ -189,12 +197,12 @@ func (m *Memory) reportBlind() {
 // memory would otherwise count as online.
 func (m *Memory) sumBatch(v *View) {
 	n := &v.Node.Memory
-	s := memorySum{total: v.MemoryTotal, available: n.Available, free: n.Free, low: n.Low, direct: n.Direct, known: true, batch: v.BatchMemory}
+	s := memorySum{total: v.MemoryTotal, available: n.Available, free: n.Free, low: n.Low, direct: n.Direct, swapHeld: n.SwapHeld, known: true, batch: v.BatchMemory}
 	if !known(v.Now, s.batch.At, m.pace.interval) {
 		s.batch = Held{At: v.Now}
 		for i := range v.Containers {
 			if c := &v.Containers[i]; c.Class == workload.BE && !c.Unseen {
-				s.batch.Add(&c.Container.Memory)
+				s.batch.Add(&c.Container)
 				s.known = s.known && knownSlowly(v.Now, c.Container.Memory.At, m.pace.interval)
 			}
 		}
@@ -205,12 +213,14 @@ func (m *Memory) sumBatch(v *View) {
 // learn updates the growth of online memory.
 func (m *Memory) learn(v *View, since time.Duration, steady bool) {
 	at := v.Node.Memory.At
-	online := max(0, m.sum.total-m.sum.available-m.sum.batch.NonCache())
+	// Batch work's memory that zram compresses takes memory, but is no growth of others.
+	online := max(0, m.sum.total-m.sum.available-m.sum.batch.NonCache()-m.sum.swapHeld)
 	took := at.Sub(m.measuredAt)
 	switch {
 	case m.measuredAt.IsZero() || !steady || took < 0:
 		m.agreed, m.rising, m.rose = online, 0, false
 	case took > 0:
+		m.learnSwap(&v.Node.Memory, took)
 		settled := min(online, m.online)
 		rise := float64(settled-m.agreed) / took.Seconds()
 		m.rising, m.rose = max(0, (m.rising+rise)/2), rise >= float64(mib)
@@ -228,7 +238,7 @@ func (m *Memory) aim(v *View) {
 	s := &m.sum
 	headroom := int64(min(m.growth*headroomIntervals*m.pace.interval.Seconds(), float64(s.total)))
 	headroom = max(min(headroom, bytesPart(s.total, m.cfg.HeadroomPercent)), bytesPart(s.total, leastHeadroom))
-	goal := bytesPart(s.total, m.cfg.SafePercent) - m.online - int64(m.cfg.Reserve) - headroom
+	goal := bytesPart(s.total, m.cfg.SafePercent) - m.online - s.swapHeld - int64(m.cfg.Reserve) - headroom
 	m.high.add(v.Now, workload.MilliCPU((m.online+headroom)/mib))
 	calm := goal + m.online + headroom - int64(m.high.max())*mib
 	if i := len(v.Pools) - 1; i >= 0 {
@@ -238,6 +248,7 @@ func (m *Memory) aim(v *View) {
 	}
 	m.calm = max(calm, leastBatch)
 	m.desired.Room, m.desired.Known = goal-s.batch.NonCache()-v.Granted, s.known
+	m.desired.Swapped, m.desired.Taken = s.batch.Swap, m.offload.taken
 	m.desired.Online, m.desired.Held, m.desired.Headroom = m.online, s.batch.Current, headroom
 	m.desired.Goal = max(goal, leastBatch)
 }

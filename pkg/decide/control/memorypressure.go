@@ -263,7 +263,7 @@ func (m *Memory) mustEvict(v *View) (evictCause, EvictRequest) {
 	switch {
 	case p.critical > 1 && (s.available < mark || s.direct > 0 && !m.requested):
 		return evictCritical, EvictRequest{Need: max(mark-s.available, mib), Pause: urgent, Urgent: true}
-	case p.node:
+	case p.node && !m.offloads():
 		return evictNode, EvictRequest{Need: s.total - s.available - bytesPart(s.total, m.cfg.EvictPercent-m.cfg.EvictMarginPercent)}
 	case m.outrun(mark):
 		return evictOutrun, EvictRequest{Need: s.batch.Current - m.desired.Goal, Pause: urgent}

@@ -69,11 +69,11 @@ func TestMemoryPressure(t *testing.T) {
 			c := &s.Containers[0].Container.Memory
 			c.Current, c.Cache = c.Anon, 0
 		}},
-		"online outruns reclaim": {available: 45, free: 10, actors: []actor{{uid: "be", class: workload.BE, anon: 29 << 10}}, evictPercent: 95, after: 6, why: "faster than reclaim gives", reclaims: true, change: func(s *stage) {
+		"online outruns reclaim": {available: 45, free: 10, actors: []actor{{uid: "be", class: workload.BE, anon: 29 << 10}}, evictPercent: 95, after: 6, why: "faster than reclaim gives", change: func(s *stage) {
 			s.Node.Memory.Available -= 5 * gib
 			s.Node.Memory.Free -= gib
 		}},
-		"a service starts fast, and memory is free": {available: 45, free: 30, actors: []actor{{uid: "be", class: workload.BE, anon: 40 << 10}}, reclaims: true, change: func(s *stage) {
+		"a service starts fast, and memory is free": {available: 45, free: 30, actors: []actor{{uid: "be", class: workload.BE, anon: 40 << 10}}, change: func(s *stage) {
 			s.Node.Memory.Available = max(s.Node.Memory.Available-4*gib, 32*gib)
 			s.Node.Memory.Free = s.Node.Memory.Available
 		}},
@@ -249,6 +249,7 @@ func TestMemoryReclaimOrder(t *testing.T) {
 		actor{uid: "none", class: workload.BE, anon: 30 << 10},
 		actor{uid: "large", class: workload.BE, anon: 100, cache: 1000},
 		actor{uid: "ls", class: workload.LS, cache: 10 << 10})
+	s.addSwap(10*gib, true)
 	m.Step(&s.View)
 	s.Node.Memory.Available = 20 * gib
 	got, decisions := m.Step(s.tick())

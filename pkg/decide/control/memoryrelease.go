@@ -17,9 +17,11 @@ const leastCache = 32 * mib
 // not have to read it again and again.
 type releasing struct {
 	reported  bool      // this shortage has been reported
+	taken     Taken     // what batch work had given before it
 	idle      time.Time // begin of the time in which no memory is wanted
 	requested int64     // memory requested in the last step
-	held      int64     // memory of batch work at the last step
+	before    Held      // memory of batch work at the last step
+	swapHeld  int64     // memory that zram occupied then
 	at        time.Time
 	misses    int // consecutive steps that freed little
 	notBefore time.Time
@@ -54,32 +56,40 @@ func (m *Memory) measureRelease(now time.Time) {
 	if r.requested == 0 || !m.sum.batch.At.After(r.at) {
 		return
 	}
-	gave := max(r.held-m.sum.batch.Current, 0)
+	gave := m.measureTaken()
 	m.giving = (m.giving + float64(gave)/max(now.Sub(r.at), m.pace.interval).Seconds()) / 2
 	if gave >= r.requested/4 {
 		r.misses = 0
 	} else {
-		r.misses = min(r.misses+1, mostMisses)
-		r.notBefore = now.Add(time.Second << (r.misses - 1))
+		r.miss(now)
 	}
 	r.requested, m.requested = 0, false
 }
 
+// miss makes the next step wait for longer.
+func (r *releasing) miss(now time.Time) {
+	r.misses = min(r.misses+1, mostMisses)
+	r.notBefore = now.Add(time.Second << (r.misses - 1))
+}
+
 // distribute divides the amount over the containers: BE first, among them the one with the
-// largest page cache first. It asks for memory other than page cache only if no page cache is
-// left.
+// largest page cache first. Memory other than page cache has to go to swap, and is asked for only
+// if no page cache is left. A shortage in which no memory can be asked for counts as a step that
+// freed nothing.
 func (m *Memory) distribute(v *View, w wanted) {
 	r := &m.release
 	m.measureRelease(v.Now)
 	if w.bytes <= 0 {
 		r.requested, m.requested = 0, false
+		m.offload.giving = false
 		if r.idle.IsZero() {
 			r.idle = v.Now
 		}
+		if r.reported && !waiting(r.idle, v.Now, raiseAfter) {
+			r.reported = false
+			m.reportTaken()
+		}
 		return
-	}
-	if !r.idle.IsZero() && !waiting(r.idle, v.Now, raiseAfter) {
-		r.reported = false
 	}
 	r.idle = time.Time{}
 	if m.requested || v.Now.Before(r.notBefore) && !w.pressing || w.resting && waiting(r.at, v.Now, restTime) {
@@ -87,22 +97,38 @@ func (m *Memory) distribute(v *View, w wanted) {
 	}
 	m.gather(v, w.pool)
 	step := min(w.bytes, max(leastRelease, bytesPart(m.sum.total, releasePercent)))
-	left := m.takeCache(v, step)
-	if left > 0 && !w.cacheOnly {
-		left = m.takeRest(v, left)
+	cache, swap := m.takeCache(v, step), int64(0)
+	if cache < step && !w.cacheOnly {
+		swap = m.takeToSwap(v, step-cache)
 	}
-	m.requested = step > left
+	m.requested = cache+swap > 0
 	if !m.requested {
+		m.offload.giving = false
+		if !w.cacheOnly {
+			m.giving /= 2
+			r.miss(v.Now)
+		}
 		return
 	}
-	r.requested, r.held, r.at = step-left, m.sum.batch.Current, v.Now
+	m.offload.asked = swap
+	r.requested, r.before, r.swapHeld, r.at = cache+swap, m.sum.batch, m.sum.swapHeld, v.Now
 	if r.reported {
 		return
 	}
-	r.reported = true
+	r.reported, r.taken = true, m.offload.taken
 	m.decisions = append(m.decisions, Decision{Controller: "memory", Object: "batch", Action: "reclaim",
-		To:    MemoryText(step - left),
-		Why:   fmt.Sprintf("%s; %s are to come back, %s of them now, from %d containers, the largest page cache first", m.reason(v, w.why), MemoryText(w.bytes), MemoryText(step-left), len(m.desired.Reclaim)),
+		To: MemoryText(cache + swap),
+		Why: fmt.Sprintf("%s; %s are to come back, now %s of page cache and %s to swap, from %d containers, the largest page cache first",
+			m.reason(v, w.why), MemoryText(w.bytes), MemoryText(cache), MemoryText(swap), len(m.desired.Reclaim)),
+		Facts: m.facts()})
+}
+
+// reportTaken reports at the end of a shortage what each step gave.
+func (m *Memory) reportTaken() {
+	cache, swap := m.offload.taken.PageCache-m.release.taken.PageCache, m.offload.taken.Swap-m.release.taken.Swap
+	m.decisions = append(m.decisions, Decision{Controller: "memory", Object: "batch", Action: "reclaimed",
+		To:    MemoryText(cache + swap),
+		Why:   fmt.Sprintf("no memory had to come back for %s; until then batch gave %s of page cache, and %s went to swap, which holds %s of it now", raiseAfter, MemoryText(cache), MemoryText(swap), MemoryText(m.sum.batch.Swap)),
 		Facts: m.facts()})
 }
 
@@ -137,30 +163,17 @@ func classOrder(a, b workload.Class) int {
 	return 1
 }
 
-func (m *Memory) takeCache(v *View, left int64) int64 {
+// takeCache requests page cache, and returns how much.
+func (m *Memory) takeCache(v *View, wanted int64) (requested int64) {
 	for _, c := range m.candidates {
-		bytes := min(c.cache-leastCache, left)
+		bytes := min(c.cache-leastCache, wanted-requested)
 		if bytes < mib {
 			continue
 		}
 		m.reclaimFrom(v, c.container, bytes)
-		left -= bytes
+		requested += bytes
 	}
-	return left
-}
-
-// takeRest requests memory that has to be swapped out, at most a tenth of a container's.
-// Without swap the kernel frees nothing, and an eviction follows.
-func (m *Memory) takeRest(v *View, left int64) int64 {
-	for _, c := range m.candidates {
-		bytes := min(c.rest/10, left)
-		if bytes < mib || v.Containers[c.container].Class != workload.BE {
-			continue
-		}
-		m.reclaimFrom(v, c.container, bytes)
-		left -= bytes
-	}
-	return left
+	return requested
 }
 
 // reclaimFrom adds to the memory that is to be reclaimed from the container.

@@ -22,6 +22,9 @@ func (c *MemoryConfig) Check() []Problem {
 	p.percent("evictPercent", c.EvictPercent, 1, 100)
 	p.percent("headroomPercent", c.HeadroomPercent, 1, 50)
 	p.percent("evictMarginPercent", c.EvictMarginPercent, 0, 50)
+	if c.SwapMBps < 0 || c.SwapMBps > mostSwapMBps {
+		p.add("swapMBps", "%d: must be 0 to %d (MiB per second)", c.SwapMBps, mostSwapMBps)
+	}
 	if c.SafePercent >= c.EvictPercent-c.EvictMarginPercent {
 		p.add("safePercent", "%d: must be below %d, which is evictPercent less evictMarginPercent: batch would be given memory that it is evicted for",
 			c.SafePercent, c.EvictPercent-c.EvictMarginPercent)

@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -71,6 +72,27 @@ func (s *stage) remove(uid string) {
 	}
 }
 
+// addSwap gives the node a swap area that all containers may use.
+func (s *stage) addSwap(bytes int64, inMemory bool) {
+	m := &s.Node.Memory
+	m.SwapTotal, m.SwapFree, m.SwapInMemory = bytes, bytes, inMemory
+	for i := range s.Containers {
+		s.Containers[i].Swap.Free = math.MaxInt64
+	}
+	s.measure()
+}
+
+// swapOut moves memory of a container to swap.
+func (s *stage) swapOut(container int, bytes int64) {
+	c := &s.Containers[container]
+	c.Container.Memory.Current -= bytes
+	c.Container.Memory.Anon -= bytes
+	c.Swap.Used += bytes
+	s.Node.Memory.SwapFree -= bytes
+	s.Node.Memory.Available += bytes
+	s.Node.Memory.Free += bytes
+}
+
 // measure makes all measurements current.
 func (s *stage) measure() {
 	n := &s.Node
@@ -81,6 +103,9 @@ func (s *stage) measure() {
 	for i := range s.Containers {
 		c := &s.Containers[i]
 		c.CPU.At, c.Container.Memory.At, c.Pressure.At, c.IO.At = s.Now, s.Now, s.Now, s.Now
+		if n.Memory.SwapTotal > 0 {
+			c.Swap.At = s.Now
+		}
 	}
 }
 

@@ -105,7 +105,8 @@ func (l *Limiter) Owns(at reconcile.Key) bool {
 // Status reports the controller's decision and the sum of the limits.
 func (l *Limiter) Status() status.BatchMemory {
 	m := &l.decided
-	s := status.BatchMemory{OnlineBytes: m.Online, UsedBytes: m.Held, GoalBytes: m.Goal, HeadroomBytes: m.Headroom, WantedLimitBytes: m.BatchLimit}
+	s := status.BatchMemory{OnlineBytes: m.Online, UsedBytes: m.Held, GoalBytes: m.Goal, HeadroomBytes: m.Headroom, WantedLimitBytes: m.BatchLimit,
+		SwapBytes: m.Swapped, Taken: status.Taken{PageCacheBytes: m.Taken.PageCache, SwapBytes: m.Taken.Swap}}
 	for _, limit := range l.limits {
 		s.LimitBytes += int64(limit)
 	}

@@ -51,7 +51,7 @@ func Looped() *status.Status {
 			State: status.BatchClosed, Why: "batch is switched off", NextChangeAt: s.Time.Add(2 * time.Hour), Switch: status.Switch{State: "off", EndsAt: s.Time.Add(2 * time.Hour)},
 			Mechanism: "quota", Known: true, Budget: 6543, Floor: 310, Used: 5210, Requested: 8000, Cgroups: []status.BatchCgroup{{Name: "/kubepods/besteffort", Quota: 6543, MemoryLimitBytes: 16 << 30}},
 		},
-		Memory:    status.BatchMemory{OnlineBytes: 20 << 30, UsedBytes: 14 << 30, GoalBytes: 16 << 30, HeadroomBytes: 3 << 30, LimitBytes: 16 << 30},
+		Memory:    status.BatchMemory{OnlineBytes: 20 << 30, UsedBytes: 14 << 30, GoalBytes: 16 << 30, HeadroomBytes: 3 << 30, LimitBytes: 16 << 30, SwapBytes: 2 << 30, Taken: status.Taken{PageCacheBytes: 5 << 30, SwapBytes: 3 << 30}},
 		Refusal:   &status.Refusal{NewBatch: true, Why: "batch is switched off", PodUIDs: []string{"3"}},
 		Evictions: status.Evictions{By: control.EvictReport, Reported: 1},
 		Offer:     control.Offer{Known: true, ShortTerm: control.Amount{CPU: 7000, MemoryBytes: 8 << 30}, LongTerm: control.Amount{CPU: 3500, MemoryBytes: 4 << 30}, FreeCPUs: []int{3, 4}},

@@ -117,6 +117,12 @@ func batchMemory() []metric {
 		{"sluice_batch_memory_goal_bytes", "Memory that batch work may hold in the end.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.GoalBytes })},
 		{"sluice_batch_memory_limit_bytes", "Limit of all batch work together.", gauge, nil, limits(func(m *status.BatchMemory) int64 { return m.LimitBytes })},
 		{"sluice_batch_memory_wanted_limit_bytes", "Limit that the loop wants for batch work.", gauge, nil, limits(func(m *status.BatchMemory) int64 { return m.WantedLimitBytes })},
+		{"sluice_batch_memory_swap_bytes", "Memory of batch work that is in swap.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.SwapBytes })},
+		{"sluice_batch_memory_taken_bytes_total", "Memory that batch work gave back on request: page cache that was dropped, and memory that went to swap.", counter, []string{"by"},
+			loopSamples(func(l *status.Loop, out *sink) {
+				out.put(float64(l.Memory.Taken.PageCacheBytes), "page-cache")
+				out.put(float64(l.Memory.Taken.SwapBytes), "swap")
+			})},
 		{"sluice_online_memory_bytes", "Memory in use by everything but batch work.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.OnlineBytes })},
 		{"sluice_memory_headroom_bytes", "Memory kept free for the growth of others.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.HeadroomBytes })},
 	}

@@ -92,6 +92,9 @@ func loopRows(l *status.Loop, c *status.Config) [][]string {
 		if m.LimitBytes > 0 {
 			text += "; limit " + humanize.Bytes(m.LimitBytes)
 		}
+		if m.SwapBytes > 0 {
+			text += "; " + humanize.Bytes(m.SwapBytes) + " in swap"
+		}
 		rows = append(rows, []string{"memory", text})
 	}
 	if r := l.Refusal; r != nil {
