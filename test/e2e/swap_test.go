@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/sluice-dev/sluice/test/runtime"
 )
@@ -46,6 +47,39 @@ func TestSwap(t *testing.T) {
 		}
 		must(t, pod.Remove())
 	}
+}
+
+// TestOffload has services leave batch work nearly no memory while it holds no page cache: what it
+// holds goes to swap, no process is killed, and nothing is evicted. The container may not swap at
+// first, as the kubelet has it on cgroup v2.
+func TestOffload(t *testing.T) {
+	const held = 128 * mib
+	rt := start(t, runtime.Options{})
+	swapOn(t)
+	spec := classed("batch", "BE", runtime.Resources{})
+	spec.Containers[0].Args = []string{fmt.Sprintf("touch=%d", held/mib), "first", "sleep"}
+	c := run(t, rt, spec).Container("c")
+	_, err := c.First()
+	must(t, err)
+	if _, err := c.File("memory.swap.max"); err == nil {
+		must(t, c.WriteFile("memory.swap.max", "0"))
+	}
+	before, err := rt.Dump()
+	must(t, err)
+	s := loopSluice(t, rt, `classes: {BE: {memory-qos: {swap: unlimited}}}
+control: {mode: on, memory: {safePercent: 1, evictPercent: 99}}`)
+	await(t, "half of batch work's memory has gone to swap", func() bool {
+		m := &statusOf(t, s).Loop.Memory
+		return m.SwapBytes > held/2 && m.Taken.SwapBytes > held/2
+	})
+	if now := memory(t, c.File, "memory.current", "memory.usage_in_bytes"); now > held*2/3 {
+		t.Errorf("it holds %d MiB of %d", now/mib, held/mib)
+	}
+	if state, err := c.State(); err != nil || state != cri.ContainerState_CONTAINER_RUNNING {
+		t.Errorf("batch is %s, %v", state, err)
+	}
+	sound(t, s)
+	restores(t, rt, s, before)
 }
 
 // takeHalf asks the kernel for half of the memory of a container that holds 96 MiB: on cgroup v2 by

@@ -51,10 +51,11 @@ func (l *Limiter) limit() {
 	for i := range cgroups {
 		c := &cgroups[i]
 		limit := knobs.Bytes(l.want.BatchLimit - c.others)
-		if back := l.wantedBack(c); back > 0 && !l.QoS.Features.Knobs[knobs.MemoryMax].V2 {
+		has, limited := l.limits[c.Path]
+		switch back := l.wantedBack(c); {
+		case back > 0 && !l.QoS.Features.Knobs[knobs.MemoryMax].V2:
 			limit = knobs.Bytes(max(l.want.Goal-c.others, c.held-back))
-		}
-		if has, ok := l.limits[c.Path]; ok && max(has-limit, limit-has) < small && l.reservedIn(c.Path) == 0 {
+		case limited && max(has-limit, limit-has) < small && l.reservedIn(c.Path) == 0:
 			limit = has
 		}
 		if change, ok := l.limitOf(c, limit); ok {
