@@ -104,6 +104,9 @@ func (l *Limiter) appendReclaim(to []knobs.Change, reclaim []control.Reclaim) []
 // run carries out a job, and blocks while the kernel reclaims. It returns the cgroups that did
 // not get their limits.
 func (l *Limiter) run(j *job) (failed map[string]bool, err error) {
+	if l.host.GiveWay != nil {
+		l.host.GiveWay()
+	}
 	var errs []error
 	for i := range j.reclaim {
 		c := &j.reclaim[i]

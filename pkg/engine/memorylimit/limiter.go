@@ -25,6 +25,8 @@ import (
 type Host struct {
 	// Reclaim reclaims memory from a cgroup, and blocks until the kernel has done so.
 	Reclaim func(path string, bytes knobs.Bytes) error
+	// GiveWay makes the calling goroutine's thread, in which the kernel reclaims, give way to others.
+	GiveWay func()
 	// Use reads a cgroup's memory counters.
 	Use func(path string, into *observe.ContainerMemoryCounters) error
 	// OOMs reads how often the kernel killed at a cgroup's limit; on cgroup v1, also at a

@@ -75,6 +75,7 @@ const interval = time.Second
 
 // Run works until the context ends, which it checks between steps.
 func (r *Runner) Run(ctx context.Context) {
+	GiveWay()
 	states := map[string]State{}
 	for {
 		r.mu.Lock()

@@ -311,7 +311,7 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 		options.Kernel = h.Cgroups
 		options.Node = node(cfg, h.Cgroups, machine, options.Host, log)
 		options.Cores, s.features = coresched.New(), &options.Node.Features
-		options.Memory.Use, options.Memory.OOMs = h.Cgroups.MemoryUse, h.Cgroups.OOMs
+		options.Memory.GiveWay, options.Memory.Use, options.Memory.OOMs = reclaim.GiveWay, h.Cgroups.MemoryUse, h.Cgroups.OOMs
 		if options.Node.Features.Reclaim {
 			s.reclaimer = reclaim.New(reclaimed{h.Cgroups})
 			options.Reclaimer, options.Memory.Reclaim = s.reclaimer, h.Cgroups.Reclaim
