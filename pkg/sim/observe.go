@@ -23,8 +23,9 @@ type sampler struct {
 // target is a container that the agent measures, or a cgroup of batch work as a whole.
 type target struct {
 	*container
-	whole *whole
-	fast  bool
+	whole  *whole
+	fast   bool
+	memory bool // its memory is measured as often as the node's
 }
 
 // whole is a cgroup with all containers below it.
@@ -60,7 +61,7 @@ func (s *sampler) follow(targets []observe.Target) {
 	batch := map[string]*whole{}
 	for _, t := range targets {
 		if c := byID[t.ID]; c != nil {
-			s.targets = append(s.targets, target{container: c, fast: t.Fast})
+			s.targets = append(s.targets, target{container: c, fast: t.Fast, memory: t.Memory})
 		} else if dir, ok := strings.CutPrefix(t.ID, colocation.BatchCgroupTarget); ok {
 			w := s.batch[t.ID]
 			if w == nil {
@@ -139,6 +140,8 @@ func (s *sampler) measure(now time.Time) *observe.Snapshot {
 		}
 		if sum.reading.Memory.At.IsZero() || now.Sub(sum.slowSince) >= every {
 			sum.tellRest(now, t.container)
+		} else if due && t.memory {
+			sum.tellMemory(now, t.container)
 		}
 		v.Containers = append(v.Containers, sum.reading)
 	}
@@ -187,14 +190,17 @@ func (sum *sums) tellThrottling(now time.Time) {
 
 func (sum *sums) tellRest(now time.Time, c *container) {
 	over := now.Sub(sum.slowSince).Seconds()
-	t, h := &sum.reading, &c.held
+	t := &sum.reading
+	sum.tellMemory(now, c)
 	t.Pressure = observe.Pressure{At: now, CPU: min(1, sum.some/over), Memory: min(1, sum.memory/over)}
 	t.RunDelay = observe.RunDelay{At: now, Waiting: sum.waited / over}
-	t.Memory = observe.ContainerMemory{
-		At: now, Current: h.all(), WorkingSet: h.anon + h.cache/2, Anon: h.anon, Cache: h.cache,
-		Refaults: sum.refaults / over, Direct: sum.direct / over, OOMKills: h.oomKills,
-	}
+	t.Memory.Refaults, t.Memory.Direct = sum.refaults/over, sum.direct/over
 	sum.slowSince, sum.waited, sum.some, sum.memory, sum.direct, sum.refaults = now, 0, 0, 0, 0, 0
+}
+
+func (sum *sums) tellMemory(now time.Time, c *container) {
+	t, h := &sum.reading.Memory, &c.held
+	t.At, t.Current, t.WorkingSet, t.Anon, t.Cache, t.OOMKills = now, h.all(), h.anon+h.cache/2, h.anon, h.cache, h.oomKills
 }
 
 func (s *sampler) lookAtCPUs(now time.Time) {

@@ -109,12 +109,13 @@ func (c *Controllers) stepMemory(v *NodeView, in *Inputs, d *Desired) (requests 
 	v.Granted = in.Owed
 	v.NoBatchLimit = len(v.BatchCgroups.Limited) == 0 && !v.HasBatch()
 	mode := in.Memory.Mode
+	v.MemoryClosely = false
 	if !in.Decides(mode) {
 		return nil
 	}
 	desired, decided := c.Memory.Step(&v.View)
 	d.decide(in.Of(mode), decided)
-	d.Memory, d.ActsMemory = &desired, in.Acts(mode)
+	d.Memory, d.ActsMemory, v.MemoryClosely = &desired, in.Acts(mode), desired.Closely
 	if d.ActsMemory && desired.Evict != nil {
 		requests = append(requests, *desired.Evict)
 	}

@@ -20,7 +20,10 @@ type NodeView struct {
 	Members      []Container             // same order as View.Containers: grouped by pod
 	BatchCgroups BatchCgroups            // cgroups of batch work in the last inventory
 	Held         map[string]control.Held // memory of batch cgroups and of batch pods outside of them, by cgroup
-	Targets      []observe.Target        // what must be observed; a new slice for each inventory
+
+	// MemoryClosely is set while the memory of each BE container is observed as often as that of the
+	// node, because some of it is to be taken back.
+	MemoryClosely bool
 
 	// MachineMemory is the machine's memory in bytes, including huge pages, by which the
 	// kubelet computes OOM scores; 0 before the first sample.
@@ -32,6 +35,8 @@ type NodeView struct {
 	sets   []cpuset.Set   // CPUs of View.Pools
 	spares []cpuset.Set   // those on which batch work may run too
 	inPool []int          // number of containers, by pool
+
+	targets, closeTargets []observe.Target // see Targets
 }
 
 // SetInventory replaces what exists. All usage is unknown until the next sample.
@@ -57,7 +62,22 @@ func (v *NodeView) SetInventory(inv *Inventory) {
 		v.enter(&v.Members[i])
 	}
 	v.BatchCgroups = FindBatchCgroups(inv)
-	v.Targets = targets(inv, &v.BatchCgroups)
+	v.targets, v.closeTargets = targets(inv, &v.BatchCgroups), nil
+}
+
+// Targets lists what must be observed. The list never changes after it has been returned.
+func (v *NodeView) Targets() []observe.Target {
+	if !v.MemoryClosely {
+		return v.targets
+	}
+	if v.closeTargets == nil {
+		v.closeTargets = slices.Clone(v.targets)
+		for i := range v.closeTargets {
+			t := &v.closeTargets[i]
+			t.Memory = t.Memory || !t.LS && !t.CPUOnly
+		}
+	}
+	return v.closeTargets
 }
 
 // SetPoolCPUs replaces the CPUs of the pools after a resize.

@@ -2,6 +2,7 @@ package colocation
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,7 +86,7 @@ func TestTargets(t *testing.T) {
 		var v NodeView
 		v.SetInventory(inv)
 		var fast, pods, ids []string
-		for _, target := range v.Targets {
+		for _, target := range v.Targets() {
 			ids = append(ids, target.ID)
 			if target.Fast {
 				fast = append(fast, target.ID)
@@ -216,5 +217,32 @@ func TestObservePools(t *testing.T) {
 		if !v.Pools[0].At.IsZero() {
 			t.Error("the load is still known")
 		}
+	}
+}
+
+// While memory is taken back, that of each BE container is measured with the node's.
+func TestTargetsOfMemory(t *testing.T) {
+	t.Parallel()
+	var v NodeView
+	v.SetInventory(inventory(running("web/a", "burstable", workload.LS), running("job/a", "besteffort", workload.BE)))
+	closely := func() (all []string) {
+		for _, target := range v.Targets() {
+			if target.Memory && strings.HasSuffix(target.ID, "/a") {
+				all = append(all, target.ID)
+			}
+		}
+		return all
+	}
+	before := v.Targets()
+	if got := closely(); len(got) > 0 {
+		t.Errorf("usually: %v", got)
+	}
+	v.MemoryClosely = true
+	if got := closely(); !slices.Equal(got, []string{"job/a"}) {
+		t.Errorf("while memory is taken back: %v", got)
+	}
+	v.MemoryClosely = false
+	if after := v.Targets(); &after[0] != &before[0] {
+		t.Error("afterwards there is a new list")
 	}
 }

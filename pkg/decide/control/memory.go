@@ -82,6 +82,8 @@ type MemoryDesired struct {
 	BatchLimit int64
 	Reclaim    []Reclaim     // memory to reclaim now
 	Evict      *EvictRequest // eviction that is needed; nil if none is
+	// Closely is set while the memory of each BE container should be measured as often as the node's.
+	Closely bool
 
 	// The remaining fields are for the status.
 	Online   int64 // memory in use by all but BE pods, in bytes
@@ -140,7 +142,7 @@ func NewMemory(cfg MemoryConfig, pools []PoolConfig, interval time.Duration) *Me
 // memory is reclaimed.
 func (m *Memory) Step(v *View) (MemoryDesired, []Decision) {
 	m.decisions = m.decisions[:0]
-	m.desired.Reclaim, m.desired.Evict = m.desired.Reclaim[:0], nil
+	m.desired.Reclaim, m.desired.Evict, m.desired.Closely = m.desired.Reclaim[:0], nil, false
 	since, steady := m.pace.next(v.Now)
 	if !known(v.Now, v.Node.Memory.At, m.pace.interval) || v.MemoryTotal <= 0 {
 		m.tellStale(v)

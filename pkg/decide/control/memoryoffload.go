@@ -55,15 +55,20 @@ func (m *Memory) swapRoom(n *observe.NodeMemory) int64 {
 	return max(room, 0)
 }
 
-// takeToSwap requests memory that has to go to swap, at most a tenth of a container's.
-func (m *Memory) takeToSwap(v *View, left int64) (asked int64) {
+// takeToSwap requests memory that has to go to swap: at most a tenth of a container's, or a quarter
+// while online work grows, since a slower answer would end the container.
+func (m *Memory) takeToSwap(v *View, left int64, pressing bool) (asked int64) {
+	part := int64(10)
+	if pressing {
+		part = 4
+	}
 	room := m.swapRoom(&v.Node.Memory)
 	for _, c := range m.candidates {
 		one := &v.Containers[c.container]
 		if one.Class != workload.BE || !knownSlowly(v.Now, one.Swap.At, m.pace.interval) || one.Pressure.Memory > offloadPressure {
 			continue
 		}
-		bytes := min(c.rest/10, left-asked, room-asked, one.Swap.Free)
+		bytes := min(c.rest/part, left-asked, room-asked, one.Swap.Free)
 		if bytes < mib {
 			continue
 		}

@@ -113,6 +113,41 @@ func TestEvictionWaitsForOffload(t *testing.T) {
 	}
 }
 
+// TestCloseLook checks when the memory of each BE container has to be measured with the node's: before
+// memory is taken back, and while that goes on, but not between attempts that gave nothing.
+func TestCloseLook(t *testing.T) {
+	t.Parallel()
+	s := newStage(80*gib, 60*gib, actor{uid: "be", class: workload.BE, anon: 30 << 10})
+	m := newMemory()
+	closely := func(available int64) bool {
+		s.Node.Memory.Available = available
+		got, _ := m.Step(s.tick())
+		return got.Closely
+	}
+	m.Step(&s.View)
+	if closely(80 * gib) {
+		t.Error("on a calm node")
+	}
+	for _, available := range []int64{75, 70, 65, 60, 55} {
+		closely(available * gib)
+	}
+	if !closely(50 * gib) {
+		t.Errorf("while others grow and batch work nears its goal: %+v", m.desired)
+	}
+	if !closely(30*gib) || !closely(20*gib) {
+		t.Errorf("while batch work holds too much: %+v", m.desired)
+	}
+	times := 0
+	for range 60 {
+		if closely(20 * gib) {
+			times++
+		}
+	}
+	if times > 10 {
+		t.Errorf("%d times in a minute, although nothing can be had", times)
+	}
+}
+
 // TestSwapBudget checks that no more is written to a disk than the budget of the time that has
 // passed, whatever the node does.
 func TestSwapBudget(t *testing.T) {

@@ -79,6 +79,7 @@ func (r *releasing) miss(now time.Time) {
 func (m *Memory) distribute(v *View, w wanted) {
 	r := &m.release
 	m.measureRelease(v.Now)
+	m.desired.Closely = m.nears(v, &w)
 	if w.bytes <= 0 {
 		r.requested, m.requested = 0, false
 		m.offload.giving = false
@@ -99,7 +100,7 @@ func (m *Memory) distribute(v *View, w wanted) {
 	step := min(w.bytes, max(leastRelease, bytesPart(m.sum.total, releasePercent)))
 	cache, swap := m.takeCache(v, step), int64(0)
 	if cache < step && !w.cacheOnly {
-		swap = m.takeToSwap(v, step-cache)
+		swap = m.takeToSwap(v, step-cache, w.pressing)
 	}
 	m.requested = cache+swap > 0
 	if !m.requested {
@@ -130,6 +131,15 @@ func (m *Memory) reportTaken() {
 		To:    MemoryText(cache + swap),
 		Why:   fmt.Sprintf("no memory had to come back for %s; until then batch gave %s of page cache, and %s went to swap, which holds %s of it now", raiseAfter, MemoryText(cache), MemoryText(swap), MemoryText(m.sum.batch.Swap)),
 		Facts: m.facts()})
+}
+
+// nears reports whether memory is to be taken back now, or soon if online work goes on growing. A
+// container's figures are seconds old otherwise, and say little of one that fills its memory.
+func (m *Memory) nears(v *View, w *wanted) bool {
+	if w.bytes > 0 {
+		return w.pressing || !v.Now.Before(m.release.notBefore)
+	}
+	return m.growing() && m.sum.batch.Current > m.desired.Goal-2*m.desired.Headroom
 }
 
 // gather collects the containers from which memory can be reclaimed, in the order of reclaim.

@@ -64,7 +64,7 @@ func (a *Agent) prepareTicks() {
 		a.loop.Tick(t.seen)
 		var next []observe.Target
 		if !a.loop.IsStale() {
-			next = a.loop.View.Targets
+			next = a.loop.View.Targets()
 		}
 		t.done <- next
 	}
@@ -77,7 +77,7 @@ func (a *Agent) Targets() (targets []observe.Target) {
 		if a.loop.IsStale() {
 			a.loop.Refresh()
 		}
-		targets = a.loop.View.Targets
+		targets = a.loop.View.Targets()
 		return nil
 	})
 	return targets
