@@ -1,20 +1,16 @@
 package e2e
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"runtime/debug"
-	"strings"
 	"syscall"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/sluice-dev/sluice/test/host"
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
@@ -110,29 +106,14 @@ func takeHalf(c *runtime.Container) (took bool, err error) {
 // is left alone.
 func swapOn(t *testing.T) {
 	t.Helper()
-	if text, err := os.ReadFile("/proc/swaps"); err != nil || strings.Count(string(text), "\n") > 1 {
-		skip(t, fmt.Errorf("this machine has swap of its own, or no swap at all (%v)", err))
-	}
-	const pages = 256 << 20 / 4096
-	name, empty := "/dev/vda", 0 // pages to write: a file of swap has no holes
+	name := "/dev/vda"
 	if !inGuest() {
-		name, empty = filepath.Join(t.TempDir(), "swap"), pages-1
+		name = filepath.Join(t.TempDir(), "swap")
 	}
-	// struct swap_header of include/linux/swap.h: version 1 at byte 1024, the last page, and the mark at the end of the first page.
-	header := make([]byte, 4096)
-	binary.NativeEndian.PutUint32(header[1024:], 1)
-	binary.NativeEndian.PutUint32(header[1028:], pages-1)
-	copy(header[4096-10:], "SWAPSPACE2")
-	must(t, os.WriteFile(name, append(header, make([]byte, empty*4096)...), 0o600))
-	debug.FreeOSMemory()
-	path, err := unix.BytePtrFromString(name)
+	off, err := host.SwapOn(name, 256*mib)
+	if errors.Is(err, host.ErrSwap) {
+		skip(t, err)
+	}
 	must(t, err)
-	if _, _, errno := unix.Syscall(unix.SYS_SWAPON, uintptr(unsafe.Pointer(path)), 0, 0); errno != 0 {
-		skip(t, fmt.Errorf("swapon of %s: %w", name, errno))
-	}
-	t.Cleanup(func() {
-		if _, _, errno := unix.Syscall(unix.SYS_SWAPOFF, uintptr(unsafe.Pointer(path)), 0, 0); errno != 0 {
-			t.Errorf("swapoff: %v", errno)
-		}
-	})
+	t.Cleanup(func() { must(t, off()) })
 }

@@ -22,6 +22,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -117,12 +118,14 @@ func run(arg string, term, orders <-chan os.Signal) error {
 }
 
 // touch allocates memory that remains mapped until this process ends. Each MiB takes at least that
-// long.
+// long. A third of each page is random, so that it can be compressed to about a third.
 func touch(size int, each time.Duration) error {
+	random := make([]byte, os.Getpagesize()/3)
+	_, _ = rand.Read(random) // never fails
 	began := time.Now()
 	memory, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANONYMOUS)
 	for i := 0; i < len(memory); i += os.Getpagesize() {
-		memory[i] = 1
+		copy(memory[i:], random)
 		if i%(1<<20) == 0 && each > 0 {
 			time.Sleep(time.Until(began.Add(time.Duration(i>>20) * each)))
 		}

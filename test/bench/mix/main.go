@@ -38,6 +38,7 @@ type options struct {
 	parts            []string
 	steps, slowSteps int // numbers of load steps, for the reaction
 	memoryRepeat     int
+	swap             string        // kind of swap in the memory part
 	growTime         time.Duration // duration of the growth of the service's memory
 	morning          time.Duration // duration of each measurement of the morning part
 	morningMemory    float64       // growth of the service's memory in it, in percent of the node's
@@ -89,6 +90,7 @@ func parse(args []string) (options, error) {
 	parts := flags.String("parts", "mix,memory,reaction", "what to measure; morning, too, if it is named")
 	flags.IntVar(&o.memoryRepeat, "memory-repeat", 5, "growths of the service in each setting of the memory part")
 	flags.DurationVar(&o.growTime, "grow-time", 8*time.Second, "time in which the service takes another 1280 MiB in the memory part")
+	flags.StringVar(&o.swap, "swap", "none", "swap of the node in the memory part: none, disk or zram")
 	flags.DurationVar(&o.morning, "morning", 22*time.Minute, "time of each of the two measurements of the morning part")
 	flags.Float64Var(&o.morningMemory, "morning-memory", 35, "growth of the service's memory in the morning, in percent of the node's; a job requests two sevenths of that")
 	flags.IntVar(&o.steps, "steps", 100, "load steps of the reaction part")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	goruntime "runtime"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/test/bench/mix/load"
 	"github.com/sluice-dev/sluice/test/bench/mix/report"
+	"github.com/sluice-dev/sluice/test/host"
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
@@ -30,10 +32,20 @@ const (
 	batchMemory   = 1024 * mib // allocated at once
 )
 
-// Without swap, only an eviction frees memory that isn't page cache.
-const memoryConfig = `
+// memoryConfig evicts: without swap, nothing else frees memory that isn't page cache. With swap,
+// batch work may use all of it, and services none.
+func memoryConfig(swap string) string {
+	config := `
 defaults: {besteffort: BE}
 control: {mode: on, eviction: {by: cri, socket: $CRI}}`
+	if swap != "none" {
+		config += `
+classes:
+  LS: {memory-qos: {swap: never}}
+  BE: {cpu-identity: -1, memory-qos: {swap: unlimited, wmarkRatio: 95, wmarkScale: 20, wmarkMinAdj: 50}}`
+	}
+	return config
+}
 
 // holding says how batch work holds its memory: verb is the probe's command for an amount in MiB.
 type holding struct{ name, verb string }
@@ -43,10 +55,15 @@ func holdings() []holding { return []holding{{"anonymous", "touch"}, {"page cach
 // takeBacks measures in each setting how the service's memory grows, alone and into memory that
 // batch work holds.
 func takeBacks(ctx context.Context, o options) (out []report.Memory, err error) {
-	all, err := settings(o.settings, memoryConfig)
+	all, err := settings(o.settings, memoryConfig(o.swap))
 	if err != nil {
 		return nil, err
 	}
+	off, err := swapOn(o.swap)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, off()) }()
 	b, err := newBed(ctx, o, runtime.Whole(workload.MilliCPU(1000*goruntime.NumCPU()), serviceMemory), nil)
 	if err != nil {
 		return nil, err
@@ -81,8 +98,8 @@ func takeBacks(ctx context.Context, o options) (out []report.Memory, err error) 
 			if err != nil {
 				return nil, fmt.Errorf("memory, %s, %s: %w", c.Setting, c.Holds, err)
 			}
-			o.progress("memory %d/%d %-12s %-10s p99 %s, waited %s for memory, freed after %s, %d kills", repetition+1, o.memoryRepeat, c.Setting, c.Holds,
-				load.Quantile(got.latency, 0.99).Round(time.Microsecond), got.reclaiming, got.freed.Round(time.Millisecond), got.kills)
+			o.progress("memory %d/%d %-12s %-10s p99 %s, waited %s for memory, freed after %s, %d MiB to swap, %d kills", repetition+1, o.memoryRepeat, c.Setting, c.Holds,
+				load.Quantile(got.latency, 0.99).Round(time.Microsecond), got.reclaiming, got.freed.Round(time.Millisecond), got.swapped/mib, got.kills)
 			c.Repetitions++
 			c.latency, c.reclaiming = append(c.latency, got.latency...), append(c.reclaiming, got.reclaiming)
 			if got.freed > 0 {
@@ -92,6 +109,7 @@ func takeBacks(ctx context.Context, o options) (out []report.Memory, err error) 
 			}
 			c.Failures += got.failures
 			c.Kills += got.kills
+			c.Swapped += got.swapped
 			c.Lost += got.lost
 			if got.serviceKilled {
 				c.ServiceKills++
@@ -113,6 +131,7 @@ type taking struct {
 	lost              int
 	freed, reclaiming time.Duration
 	failures, kills   int64
+	swapped           int64 // in bytes
 	serviceKilled     bool
 }
 
@@ -163,6 +182,7 @@ func (b *bed) takeBack(ctx context.Context, o options, s setting, h holding, nod
 	}
 	got.failures = after.failures - before.failures
 	got.kills = after.kills - before.kills
+	got.swapped = after.swapped - before.swapped
 	return got, err
 }
 
@@ -211,6 +231,7 @@ func (b *bed) hold(h holding) (*runtime.Pod, memoryFile, error) {
 // memorySample holds the kernel's counters at one time.
 type memorySample struct {
 	used            int64         // in bytes, of all pods
+	swapped         int64         // bytes written to swap since boot
 	failures, kills int64         // failed allocations at the node's limit, and kills of any process by the kernel
 	reclaiming      time.Duration // time in which a thread of the service waited for memory
 }
@@ -236,10 +257,45 @@ func (b *bed) memory(node runtime.Cgroup) (s memorySample, err error) {
 	if err != nil {
 		return s, err
 	}
-	_, rest, _ := strings.Cut(string(text), "\noom_kill ")
-	value, _, _ := strings.Cut(rest, "\n")
-	s.kills, err = strconv.ParseInt(value, 10, 64)
+	event := func(name string) (n int64) {
+		_, rest, _ := strings.Cut(string(text), "\n"+name+" ")
+		value, _, _ := strings.Cut(rest, "\n")
+		n, parsed := strconv.ParseInt(value, 10, 64)
+		err = errors.Join(err, parsed)
+		return n
+	}
+	s.kills, s.swapped = event("oom_kill"), event("pswpout")*int64(os.Getpagesize())
 	return s, err
+}
+
+// swapOn gives the node swap of that kind: twice what batch work holds.
+func swapOn(kind string) (off func() error, err error) {
+	const size = 2 * batchMemory
+	switch kind {
+	case "none":
+		return func() error { return nil }, nil
+	case "zram":
+		device, remove, err := host.ZRAM(size)
+		if err != nil {
+			return nil, err
+		}
+		off, err := host.SwapOn(device, size)
+		if err != nil {
+			return nil, errors.Join(err, remove())
+		}
+		return func() error { return errors.Join(off(), remove()) }, nil
+	case "disk":
+		folder, err := os.MkdirTemp("", "sluice-swap-")
+		if err != nil {
+			return nil, err
+		}
+		off, err := host.SwapOn(filepath.Join(folder, "swap"), size)
+		if err != nil {
+			return nil, errors.Join(err, os.RemoveAll(folder))
+		}
+		return func() error { return errors.Join(off(), os.RemoveAll(folder)) }, nil
+	}
+	return nil, fmt.Errorf("swap %q: not one of none, disk, zram", kind)
 }
 
 // memoryFile is the path of a memory.usage_in_bytes.

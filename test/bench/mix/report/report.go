@@ -71,6 +71,7 @@ type Memory struct {
 	FreedP50, FreedP99 time.Duration // from the demand until batch work has freed what is missing
 	NotFreed           int           // repetitions in which it never did
 	Failures           int64         // number of allocations that met the batch cgroup's limit (failcnt)
+	Swapped            int64         // bytes that were written to swap
 	Kills              int64         // kills by the kernel for lack of memory
 	ServiceKills       int           // kills of the service
 }
