@@ -21,8 +21,12 @@ const page = 4096
 // SwapOn gives the machine a swap area of that many bytes, and returns how to take it away. The
 // area is a file, or a block device that holds nothing else.
 func SwapOn(path string, bytes int64) (off func() error, err error) {
-	if text, err := os.ReadFile("/proc/swaps"); err != nil || strings.Count(string(text), "\n") > 1 {
-		return nil, fmt.Errorf("%w: this machine has swap of its own, or no swap at all (%v)", ErrSwap, err)
+	text, err := os.ReadFile("/proc/swaps")
+	if err != nil {
+		return nil, fmt.Errorf("%w: this kernel has none: %w", ErrSwap, err)
+	}
+	if strings.Count(string(text), "\n") > 1 {
+		return nil, fmt.Errorf("%w: this machine has swap of its own", ErrSwap)
 	}
 	if err := format(path, bytes); err != nil {
 		return nil, err
@@ -50,7 +54,7 @@ func format(path string, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // Sync has reported what matters
+	defer f.Close()
 	header := make([]byte, page)
 	binary.NativeEndian.PutUint32(header[1024:], 1)
 	binary.NativeEndian.PutUint32(header[1028:], uint32(bytes/page-1))
