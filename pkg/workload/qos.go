@@ -82,6 +82,7 @@ type MemoryQoS struct {
 	WmarkMinAdj Optional[int] // shift of the global watermark for this container, -25..50
 	Priority    Optional[int] // 0..12; lower ones are killed first
 	OOMGroup    Optional[bool]
+	Offload     Optional[bool] // memory that it does not use is reclaimed
 	Swap        Optional[Swap]
 }
 

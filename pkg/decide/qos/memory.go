@@ -21,6 +21,7 @@ func (t *tuner) memory() {
 		t.watermark(i, limit)
 		t.oomGroup(i)
 		t.swap(i)
+		t.offload(i)
 		t.priority(i)
 		t.pageCache(i, limit)
 	}
@@ -215,6 +216,17 @@ func (t *tuner) swap(i int) {
 		t.note(i, memoryKey, "memory.swap.max is not there (cgroup v2): memory.swappiness 0 instead, with which its memory is swapped out only when the node has hardly any page cache left")
 	default:
 		t.missing(i, memoryKey, "neither memory.swap.max nor memory.swappiness is there: nothing keeps its memory out of swap")
+	}
+}
+
+// offload has memory reclaimed that a container does not use, if it asks for that.
+func (t *tuner) offload(i int) {
+	switch {
+	case !t.pod.Containers[i].Request.Tuning.Memory.Offload.Value:
+	case t.node.Features.Reclaim:
+		t.reclaim(i).Offload = true
+	default:
+		t.missing(i, memoryKey, "memory.reclaim (cgroup v2, Linux 5.19) is not there: memory that it does not use stays where it is")
 	}
 }
 

@@ -110,17 +110,19 @@ func TestReclaim(t *testing.T) {
 	n := mainline2()
 	n.BEPageCachePercent = 25
 	ask := workload.Tuning{Memory: workload.MemoryQoS{WmarkRatio: some(90), WmarkScale: some(1000)}}
+	idle := workload.Tuning{Memory: workload.MemoryQoS{Offload: workload.Some(true)}}
 	p := &Pod{Containers: []Container{
 		{MemoryLimit: 1000 * 4096, Request: workload.Request{Class: workload.LS, Tuning: ask}},
 		{MemoryLimit: 1000 * 4096, Request: workload.Request{Class: workload.BE}},
 		{MemoryLimit: 1000 * 4096, Request: workload.Request{Class: workload.LS}},
+		{Request: workload.Request{Class: workload.LS, Tuning: idle}},
 	}}
-	want := []Reclaim{{StartAt: 900 * 4096, Until: 800 * 4096}, {CacheMax: 250 * 4096}, {}}
+	want := []Reclaim{{StartAt: 900 * 4096, Until: 800 * 4096}, {CacheMax: 250 * 4096}, {}, {Offload: true}}
 	if got := For(n, p).Reclaim; !reflect.DeepEqual(got, want) {
 		t.Errorf("reclaim %v, want %v", got, want)
 	}
-	if got := For(anolis(), p).Reclaim; got != nil {
-		t.Errorf("reclaim %v where the kernel does it", got)
+	if got := For(anolis(), p); got.Reclaim != nil || keys(got.Notes[3]) != "memory-qos!" {
+		t.Errorf("reclaim %v where the kernel does it, notes %v", got.Reclaim, got.Notes)
 	}
 }
 

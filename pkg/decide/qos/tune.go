@@ -74,6 +74,7 @@ type Settings struct {
 type Reclaim struct {
 	StartAt, Until knobs.Bytes // usage above which reclaim starts, and usage at which it stops; both 0 for never
 	CacheMax       knobs.Bytes // page cache above it is reclaimed; 0 for unlimited
+	Offload        bool        // memory that it does not use is reclaimed bit by bit
 }
 
 // For returns the settings of a pod.

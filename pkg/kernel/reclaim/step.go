@@ -1,6 +1,7 @@
 // Package reclaim does in user space what memory.wmark_ratio does on kernels that have it: it
 // reclaims memory of a cgroup in the background before its limit is reached, so that its tasks
-// need not reclaim directly, and it limits the cgroup's page cache. It reclaims in bounded
+// need not reclaim directly, and it limits the cgroup's page cache. It also reclaims memory that
+// a cgroup does not use, as senpai does, if the cgroup asks for that. It reclaims in bounded
 // steps and pauses while a cgroup is under memory pressure.
 package reclaim
 
@@ -17,6 +18,7 @@ type Target struct {
 	// another program changes it.
 	StartAt, Until knobs.Bytes
 	CacheMax       knobs.Bytes // page cache above this is reclaimed; 0 means no limit
+	Offload        bool        // memory that the cgroup does not use is reclaimed bit by bit
 }
 
 // Observation is a measurement of a cgroup's memory.
@@ -36,6 +38,7 @@ type State struct {
 	cache     bool
 	paused    bool      // by pressure
 	notBefore time.Time // time of the next step
+	offloadAt time.Time // time of the next step of Offload
 	misses    int       // shortfalls in a row
 }
 
@@ -54,6 +57,15 @@ const (
 	spacing    = 100 * time.Millisecond // time between steps
 	firstGrace = time.Second            // wait after a shortfall; each further one doubles it
 	mostGrace  = time.Minute
+)
+
+// These constants of Offload are those of Meta's TMO (Weiner et al., Transparent Memory Offloading,
+// ASPLOS 2022, section 3.3): every six seconds it reclaims
+// current × ratio × max(0, 1 − pressure / threshold), 30 % of unused memory in an hour.
+const (
+	offloadInterval  = 6 * time.Second
+	offloadDivisor   = 2000 // 1 / ratio
+	offloadThreshold = 0.1  // percent of the time
 )
 
 // Paused reports whether pressure pauses reclaim.
@@ -91,8 +103,14 @@ func Step(t Target, s State, o Observation, now time.Time) (State, knobs.Bytes) 
 	excess = min(excess, max(leastStep, o.Max/stepDivisor)) / page * page
 	if excess > 0 {
 		s.notBefore = now.Add(spacing)
+		return s, excess
 	}
-	return s, excess
+	if !t.Offload || now.Before(s.offloadAt) {
+		return s, 0
+	}
+	s.offloadAt = now.Add(offloadInterval)
+	unused := float64(o.Current) / offloadDivisor * max(0, 1-o.Pressure/offloadThreshold)
+	return s, knobs.Bytes(unused) / page * page
 }
 
 // scaled returns a mark in proportion to the limit. Without a limit the mark doesn't change.

@@ -47,6 +47,7 @@ func settings() map[key][]setting {
 			{value: "{priority: 1}", needs: OOMScore},
 			{value: "{wmarkMinAdj: -1}", needs: OOMScore, only: be},
 			{value: "{swap: allowed}"},
+			{value: "{offload: true}"},
 			{value: "{swap: never}", needs: OOMScore, only: be},
 			{value: "{swap: unlimited}", needs: OOMScore}},
 		rdtClassKey: {

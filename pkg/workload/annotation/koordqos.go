@@ -223,6 +223,9 @@ func spellMemory(m *workload.MemoryQoS) string {
 	if m.OOMGroup.Set {
 		parts = append(parts, "oomGroup: "+strconv.FormatBool(m.OOMGroup.Value))
 	}
+	if m.Offload.Set {
+		parts = append(parts, "offload: "+strconv.FormatBool(m.Offload.Value))
+	}
 	if m.Swap.Set {
 		parts = append(parts, "swap: "+m.Swap.Value.String())
 	}

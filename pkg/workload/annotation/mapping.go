@@ -115,6 +115,16 @@ func scalar(node *yaml.Node) string {
 	return node.Value
 }
 
+func boolField(name string, into *workload.Optional[bool]) field {
+	return field{name, func(node *yaml.Node) error {
+		on := scalar(node) == "true"
+		if *into = workload.Some(on); !on && scalar(node) != "false" {
+			return errors.New("must be true or false")
+		}
+		return nil
+	}}
+}
+
 func parseMemoryQoS(text string) (workload.MemoryQoS, error) {
 	var m workload.MemoryQoS
 	err := parseMapping(text,
@@ -125,13 +135,8 @@ func parseMemoryQoS(text string) (workload.MemoryQoS, error) {
 		numberField("wmarkScale", &m.WmarkScale, 1, 1000),
 		numberField("wmarkMinAdj", &m.WmarkMinAdj, -25, 50),
 		numberField("priority", &m.Priority, 0, 12),
-		field{"oomGroup", func(node *yaml.Node) error {
-			on := scalar(node) == "true"
-			if m.OOMGroup = workload.Some(on); !on && scalar(node) != "false" {
-				return errors.New("must be true or false")
-			}
-			return nil
-		}},
+		boolField("oomGroup", &m.OOMGroup),
+		boolField("offload", &m.Offload),
 		field{"swap", func(node *yaml.Node) error {
 			m.Swap.Set = true
 			return m.Swap.Value.UnmarshalText([]byte(scalar(node)))

@@ -97,6 +97,7 @@ func fillMemory(to, from *workload.MemoryQoS) {
 	fillOptional(&to.WmarkMinAdj, from.WmarkMinAdj)
 	fillOptional(&to.Priority, from.Priority)
 	fillOptional(&to.OOMGroup, from.OOMGroup)
+	fillOptional(&to.Offload, from.Offload)
 	fillOptional(&to.Swap, from.Swap)
 }
 

@@ -175,8 +175,8 @@ func TestTuning(t *testing.T) {
 		"its other policy for":  {says: []string{"label " + koordCores + "=x", "label " + koordCorePlan + "=odd"}, want: "core=team/x", text: []string{`"odd"`}},
 
 		// Memory
-		"all of memory": {says: []string{"memory-qos" + own + "{minPercent: 50, lowPercent: 100, highPercent: 80, wmarkRatio: 95, wmarkScale: 1000, wmarkMinAdj: -25, priority: 0, oomGroup: true, swap: never}"},
-			want: "memory={minPercent: 50, lowPercent: 100, highPercent: 80, wmarkRatio: 95, wmarkScale: 1000, wmarkMinAdj: -25, priority: 0, oomGroup: true, swap: never}"},
+		"all of memory": {says: []string{"memory-qos" + own + "{minPercent: 50, lowPercent: 100, highPercent: 80, wmarkRatio: 95, wmarkScale: 1000, wmarkMinAdj: -25, priority: 0, oomGroup: true, offload: true, swap: never}"},
+			want: "memory={minPercent: 50, lowPercent: 100, highPercent: 80, wmarkRatio: 95, wmarkScale: 1000, wmarkMinAdj: -25, priority: 0, oomGroup: true, offload: true, swap: never}"},
 		"memory in JSON":           {says: []string{"memory-qos" + own + `{"lowPercent": 80}`}, want: "memory={lowPercent: 80}"},
 		"memory in lines":          {says: []string{"memory-qos" + own + "lowPercent: 80\nwmarkRatio: 90 # late\n"}, want: "memory={lowPercent: 80, wmarkRatio: 90}"},
 		"more than the request":    {says: []string{"memory-qos" + own + "{minPercent: 101}"}, want: "refused", text: []string{"minPercent: must be a whole number, 0 to 100"}},
