@@ -50,6 +50,9 @@ func (l *Limiter) limit() {
 	small := knobs.Bytes(l.view.MemoryTotal / 200) // a smaller difference is not worth a write
 	for i := range cgroups {
 		c := &cgroups[i]
+		if l.isWriting(c.Path) {
+			continue // a write of the job could end before that one, which would undo it
+		}
 		limit := knobs.Bytes(l.want.BatchLimit - c.others)
 		has, limited := l.limits[c.Path]
 		switch back := l.wantedBack(c); {

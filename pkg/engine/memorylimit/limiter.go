@@ -182,9 +182,17 @@ func (l *Limiter) limitOf(c *limited, limit knobs.Bytes) (change limitChange, ok
 	return limitChange{knobs.Change{Object: c.Object, Knob: knobs.MemoryMax, From: have, To: limit, Why: "what others leave"}, e.Wrote}, true
 }
 
-// isKnown reports whether a limit in the kernel is the original, or one of Sluice's. While a
-// job sets another limit, the journal already has that one.
+// isWriting reports whether a limit that the Reconciler sets has not reached the kernel yet.
+func (l *Limiter) isWriting(cgroup string) bool {
+	return l.Reconciler.UnderWay(reconcile.Key{Path: cgroup, Knob: knobs.MemoryMax})
+}
+
+// isKnown reports whether a limit in the kernel is the original, or one of Sluice's. While
+// another limit is being set, the journal already has that one.
 func (l *Limiter) isKnown(e *journal.Entry, have knobs.Value) bool {
+	if l.isWriting(e.Object.Path) {
+		return true
+	}
 	known := []knobs.Value{e.Wrote, e.Value}
 	if c := l.running.limitOf(e.Object.Path); c != nil {
 		known = append(known, c.From, c.To)

@@ -245,3 +245,40 @@ func TestFailedReclaimIsLoggedOnce(t *testing.T) {
 		t.Errorf("logged %d times, want twice", n)
 	}
 }
+
+// While the kernel takes long to set the limit of a container that starts, no job sets another one: the
+// kernel would have the older limit in the end, which would count as another program's.
+func TestJobAfterASlowWrite(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakekernel.MainlineV2())
+	var slow, answers []func()
+	r.Reconciler = reconcile.New(reconcile.Options{
+		Kernel: r.driver, Journal: r.Journal, Features: &r.QoS.Features, Log: r.Log, Now: r.Now,
+		MayWrite: func() bool { return true }, DriftInterval: func() time.Duration { return time.Hour },
+		Carried:  func(reconcile.Key) (knobs.Value, bool) { return nil, false },
+		Updating: func(string) bool { return false }, Starting: func(string) bool { return false },
+		Suspect: r.Suspect,
+		Spawn:   func(work func()) { slow = append(slow, work) },
+		Post:    func(_ string, answer func()) { answers = append(answers, answer) },
+	})
+	r.Apply(&colocation.Desired{Memory: &control.MemoryDesired{Known: true, Goal: 2048 * mib, Room: 2048 * mib}, ActsMemory: true})
+	r.start() // the first limit
+	if len(slow) != 1 {
+		t.Fatalf("%d slow writes", len(slow))
+	}
+	r.want(3072 * mib)
+	if r.IsBusy() {
+		r.finishJob()
+	}
+	slow[0]()
+	answers[0]()
+	for range 2 {
+		if r.want(3072 * mib); r.IsBusy() {
+			r.finishJob()
+		}
+	}
+	r.expect("in the end", 3072*mib)
+	if original, _ := r.Journal.Original(group, knobs.MemoryMax); original != knobs.Value(knobs.Max) {
+		t.Errorf("%v counts as another program's limit", original)
+	}
+}
