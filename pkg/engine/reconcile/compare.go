@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"time"
 
@@ -77,11 +78,14 @@ func (r *Reconciler) without(at Key, found knobs.Value) knobs.Value {
 
 // perform carries out a decision except for the write, which it returns.
 func (r *Reconciler) perform(c *Cgroup, s *Setting, have knobs.Value, d *decision) (change knobs.Change, ok bool) {
+	if d.journalWeight {
+		if err := r.journalWeight(c.Object); err != nil {
+			r.setProblem(s, err.Error())
+			return knobs.Change{}, false
+		}
+	}
 	if d.original != nil {
 		r.Journal.Record(c.Object, s.Knob, d.original)
-	}
-	if d.journalWeight {
-		r.journalWeight(c.Object)
 	}
 	switch d.action {
 	case foreign:
@@ -106,16 +110,20 @@ func (r *Reconciler) perform(c *Cgroup, s *Setting, have knobs.Value, d *decisio
 }
 
 // journalWeight records the weight of a cgroup that becomes idle. If Sluice had changed the
-// weight before, the journal keeps the original, and no longer records that Sluice wrote it.
-func (r *Reconciler) journalWeight(o knobs.Object) {
-	weight, err := r.Kernel.Read(o.Path, knobs.Weight)
+// weight before, the journal keeps the original, and no longer records that Sluice wrote it. On an error the weight is not known, and the cgroup must not
+// become idle.
+func (r *Reconciler) journalWeight(o knobs.Object) error {
 	if e, kept := r.Journal.Entry(o.Path, knobs.Weight); kept && e.Wrote != nil {
-		weight, err = e.Value, nil
 		r.Journal.Drop(o.Path, knobs.Weight)
+		r.Journal.Record(o, knobs.Weight, e.Value)
+		return nil
 	}
-	if err == nil {
-		r.Journal.Record(o, knobs.Weight, weight)
+	weight, err := r.Kernel.Read(o.Path, knobs.Weight)
+	if err != nil {
+		return fmt.Errorf("its weight, which the kernel changes when idle ends, can't be read: %w", err)
 	}
+	r.Journal.Record(o, knobs.Weight, weight)
+	return nil
 }
 
 // noteDrift counts and logs the repair of a knob that another program changed.

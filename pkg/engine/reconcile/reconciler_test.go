@@ -72,6 +72,7 @@ func newRig(t *testing.T) *rig {
 		DriftInterval: func() time.Duration { return time.Second },
 		Carried:       func(Key) (knobs.Value, bool) { return nil, false },
 		Updating:      func(string) bool { return false },
+		Starting:      func(string) bool { return false },
 		Suspect:       func(knobs.Object, knobs.Knob, knobs.Value) string { return "somebody" },
 		Blocking:      true,
 	})
@@ -424,4 +425,25 @@ func TestLetGoBehindAFailure(t *testing.T) {
 	r.Pass()
 	finish()
 	r.untouched(t)
+}
+
+// A cgroup whose weight can't be read does not become idle: the kernel changes the weight when idle
+// ends, and nobody would know what it was.
+func TestIdleNeedsTheWeight(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	weight := Key{r.pod.Path, knobs.Weight}
+	delete(r.values, weight)
+	for range 2 { // the second time the pass tries it
+		r.want(number(knobs.Idle, 1))
+		r.Pass()
+		r.expect(t, knobs.Idle, knobs.Number(0))
+	}
+	r.values[weight] = knobs.Shares(100)
+	r.Pass()
+	r.expect(t, knobs.Idle, knobs.Number(1))
+	r.values[weight] = knobs.Shares(3) // as the kernel does
+	r.want()
+	r.expect(t, knobs.Idle, knobs.Number(0))
+	r.expect(t, knobs.Weight, knobs.Shares(100))
 }
