@@ -81,7 +81,7 @@ func (w *Writer) applyBut(skip func(*node.Container, []knobs.Change) bool) error
 	)
 	for _, c := range w.Order {
 		want, ok := w.Ledger.Assignment(c.ID)
-		if !ok || !w.SetsCPUs(c) {
+		if !ok || !w.Reaches(c) {
 			continue
 		}
 		if more := Changes(c, want, false); len(more) > 0 && !skip(c, more) {
@@ -96,7 +96,7 @@ func (w *Writer) applyBut(skip func(*node.Container, []knobs.Change) bool) error
 			w.Observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
 			continue
 		}
-		c.Has = wants[i]
+		c.Has, c.Own = wants[i], false
 	}
 	if err == nil {
 		w.applied = w.LedgerState()

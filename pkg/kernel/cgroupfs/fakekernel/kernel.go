@@ -28,6 +28,7 @@ type Kernel struct {
 	host    fstest.MapFS
 	writes  int
 	lastPID int
+	before  func(Access) error // see Interfere
 }
 
 // tree is a mounted hierarchy.
@@ -106,12 +107,17 @@ func (k *Kernel) Mkdir(dir string) {
 }
 
 // Namespace makes a cgroup the root of the driver's own cgroup namespace, as it is that of the
-// container in which the plugin runs.
-func (k *Kernel) Namespace(dir string) {
+// container in which the plugin runs. Unnamespace ends that.
+func (k *Kernel) Namespace(dir string) { k.setNamespace(dir, k.V2) }
+
+// Unnamespace makes a cgroup one like others again.
+func (k *Kernel) Unnamespace(dir string) { k.setNamespace(dir, false) }
+
+func (k *Kernel) setNamespace(dir string, begins bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, t := range k.trees {
-		t.at(dir).namespace = k.V2
+		t.at(dir).namespace = begins
 	}
 }
 
@@ -160,6 +166,31 @@ func (k *Kernel) Plug(online cpuset.Set) {
 		}
 		t.root.cpus = online
 	}
+}
+
+// Access is a read or a write of a file through a driver.
+type Access struct {
+	Dir, File string
+	Write     bool
+	Value     string // of a write
+}
+
+// Interfere calls before with each access through a driver before it is made, which fails if before
+// returns an error. before may change the tree; nil ends the interference.
+func (k *Kernel) Interfere(before func(Access) error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.before = before
+}
+
+func (k *Kernel) interfered(a Access) error {
+	k.mu.Lock()
+	before := k.before
+	k.mu.Unlock()
+	if before == nil {
+		return nil
+	}
+	return before(a)
 }
 
 // Use sets how much memory in bytes a cgroup uses, and how much of it is page cache.

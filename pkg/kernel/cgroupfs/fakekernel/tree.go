@@ -30,7 +30,7 @@ func (t *tree) Open(dir string) (cgroupfs.Folder, error) {
 	if g == nil {
 		return nil, failed("open", dir, syscall.ENOENT)
 	}
-	return folder{g}, nil
+	return folder{g, dir}, nil
 }
 
 // Mkdir makes a cgroup as the kernel does: a new v1 cpuset is empty.
@@ -64,7 +64,10 @@ func (t *tree) Remove(dir string) error {
 	}
 }
 
-type folder struct{ *group }
+type folder struct {
+	*group
+	dir string
+}
 
 func (f folder) Close() error { return nil }
 
@@ -74,10 +77,13 @@ func (f folder) Open(name string) (cgroupfs.File, error) {
 	if !f.has(name) {
 		return nil, failed("open", name, syscall.ENOENT)
 	}
-	return text{f.group, name}, nil
+	return text{f.group, f.dir, name}, nil
 }
 
 func (f folder) Write(name, value string) error {
+	if err := f.in.kernel.interfered(Access{Dir: "/" + f.dir, File: name, Value: value, Write: true}); err != nil {
+		return failed("write", name, err)
+	}
 	f.in.kernel.mu.Lock()
 	defer f.in.kernel.mu.Unlock()
 	err := error(syscall.EPERM)
@@ -108,12 +114,16 @@ func (f folder) Childless() bool {
 // text is an open file.
 type text struct {
 	group *group
+	dir   string
 	name  string
 }
 
 func (t text) Close() error { return nil }
 
 func (t text) ReadAt(p []byte, off int64) (int, error) {
+	if err := t.group.in.kernel.interfered(Access{Dir: "/" + t.dir, File: t.name}); err != nil {
+		return 0, failed("read", t.name, err)
+	}
 	t.group.in.kernel.mu.Lock()
 	defer t.group.in.kernel.mu.Unlock()
 	all, err := t.group.read(t.name)
