@@ -46,6 +46,7 @@ func (a *Agent) CreateContainer(ctx context.Context, pod *workload.Pod, spec wor
 		}
 		placed = true
 		if a.Authority().Writes {
+			a.cpusets.Widen(c) // before the runtime makes the cgroup: it could not have CPUs that those above lack
 			reply = a.record.Adjustment(c)
 			reply.Notices = a.noticesOf(c)
 			if (reply.Settings != node.Settings{Carried: c.Carried}) {

@@ -125,3 +125,32 @@ func TestUnplugAllOfAPin(t *testing.T) {
 		}
 	})
 }
+
+// TestPodAfterHotplug: cgroup v1 gives CPUs that came back to no set. The first pod of a class can be
+// made on them all the same, also after a restart and where it came while the plugin was away.
+func TestPodAfterHotplug(t *testing.T) {
+	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
+		pin := ask{name: "db/c", milli: 1000, annotations: map[string]string{"class.sluice.dev": "LSR"}}
+		h.run(ask{name: "web/c", milli: 1000}, pin)
+		for _, text := range []string{" offline 4-5", ""} {
+			m, err := synth.Machine(twoNodes + text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.Plug(m.Online)
+			h.agent.SetMachine(m)
+		}
+		has := func(name string) {
+			t.Helper()
+			if cpus := h.get(h.specs[name].CgroupsPath, "cpuset.cpus.effective", "cpuset.cpus"); !cpuset.MustParse("4-5").SubsetOf(cpuset.MustParse(cpus)) {
+				t.Errorf("%s is on %s, without the CPUs that came back", name, cpus)
+			}
+		}
+		h.run(ask{name: "job/c", qos: "besteffort"})
+		has("job/c")
+		h.restart("")
+		h.make(h.record(ask{name: "late/c", qos: "burstable", milli: 100}))
+		h.synchronize()
+		has("late/c")
+	})
+}

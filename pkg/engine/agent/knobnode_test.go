@@ -43,10 +43,11 @@ type knobNode struct {
 	stop  func()
 	log   logText
 
-	inner string // name of the cgroup that the runtime makes below each container's; "" for none
-	pods  map[string]*workload.Pod
-	specs map[string]*spec // by "pod/container"
-	made  int64
+	mayFail bool   // the kernel may refuse what kubelet and runtime write
+	inner   string // name of the cgroup that the runtime makes below each container's; "" for none
+	pods    map[string]*workload.Pod
+	specs   map[string]*spec // by "pod/container"
+	made    int64
 }
 
 // spec is a container in the runtime's record.
@@ -73,28 +74,38 @@ type spy struct {
 	refuse  func(knobs.Change) error
 	refused []string
 	writes  int
+	last    string // the change that was tried last
 }
 
 func (s *spy) Apply(changes []knobs.Change) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var errs []error
 	for _, c := range changes {
-		if s.refuse != nil {
-			if err := s.refuse(c); err != nil {
-				errs = append(errs, &cgroupfs.ChangeError{Change: c, Err: err})
-				continue
-			}
-		}
-		s.writes++
-		for _, err := range cgroupfs.Refusals(s.Driver.Apply([]knobs.Change{c})) {
-			errs = append(errs, err)
-			if !errors.Is(err, cgroupfs.ErrGone) {
-				s.refused = append(s.refused, err.Error())
-			}
-		}
+		errs = append(errs, s.apply(c)...)
 	}
 	return errors.Join(errs...)
+}
+
+// apply holds no lock while the driver writes, which may take long.
+func (s *spy) apply(c knobs.Change) []error {
+	s.mu.Lock()
+	if s.refuse != nil {
+		if err := s.refuse(c); err != nil {
+			s.mu.Unlock()
+			return []error{&cgroupfs.ChangeError{Change: c, Err: err}}
+		}
+	}
+	s.writes++
+	s.last = c.Object.Path + " " + c.Knob.String() + "=" + c.To.String() + " " + c.Why
+	s.mu.Unlock()
+	errs := cgroupfs.Refusals(s.Driver.Apply([]knobs.Change{c}))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, err := range errs {
+		if !errors.Is(err, cgroupfs.ErrGone) {
+			s.refused = append(s.refused, err.Error())
+		}
+	}
+	return errs
 }
 
 func (s *spy) refusing(refuse func(knobs.Change) error) {

@@ -67,10 +67,10 @@ func (h *knobNode) quota(dir string, micros int64) {
 	h.put(dir, "cpu.max", text)
 }
 
-// put writes a file as the kubelet or the runtime. The write must succeed.
+// put writes a file as the kubelet or the runtime. The write must succeed unless mayFail is set.
 func (h *knobNode) put(dir, file, value string) {
 	h.t.Helper()
-	if err := h.WriteFile(dir, file, value); err != nil {
+	if err := h.WriteFile(dir, file, value); err != nil && !h.mayFail {
 		h.t.Errorf("%s/%s takes no %q: %v", dir, file, value, err)
 	}
 }
@@ -148,9 +148,10 @@ func (s *spec) adjust(set node.Settings) {
 	}
 }
 
-func (h *knobNode) create(a ask) error {
+// record makes a pod, if it is new, and the runtime's record of one of its containers.
+func (h *knobNode) record(a ask) *spec {
 	h.t.Helper()
-	pod := *h.podOf(&a)
+	pod := h.podOf(&a)
 	_, name, _ := strings.Cut(a.name, "/")
 	h.made++
 	s := &spec{unified: map[string]string{}, Container: workload.Container{
@@ -161,6 +162,13 @@ func (h *knobNode) create(a ask) error {
 		s.Resources.Quota, s.Resources.Period = int64(a.milli)*100, 100000
 	}
 	h.specs[a.name] = s
+	return s
+}
+
+func (h *knobNode) create(a ask) error {
+	h.t.Helper()
+	s := h.record(a)
+	pod := *h.podOfName(a.name)
 	set, updates, err := h.agent.CreateContainer(context.Background(), &pod, s.Container)
 	if err != nil {
 		delete(h.specs, a.name)
@@ -185,6 +193,16 @@ func (h *knobNode) apply(updates []node.Update) {
 func (h *knobNode) begin(name string) {
 	h.t.Helper()
 	s := h.specs[name]
+	h.make(s)
+	pod := *h.podOfName(name)
+	if err := h.agent.StartContainer(context.Background(), &pod, s.Container); err != nil {
+		h.t.Errorf("start %s: %v", name, err)
+	}
+}
+
+// make makes a container's cgroup and its process, as the runtime does before it reports the start.
+func (h *knobNode) make(s *spec) {
+	h.t.Helper()
 	for _, dir := range h.levels(s) {
 		h.Mkdir(dir)
 		h.write(s, dir)
@@ -193,10 +211,6 @@ func (h *knobNode) begin(name string) {
 		h.t.Errorf("populate: %v", err)
 	}
 	s.State, s.PID = workload.Running, int(h.made)+1000
-	pod := *h.podOfName(name)
-	if err := h.agent.StartContainer(context.Background(), &pod, s.Container); err != nil {
-		h.t.Errorf("start %s: %v", name, err)
-	}
 }
 
 func (h *knobNode) run(asks ...ask) {

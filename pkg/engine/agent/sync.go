@@ -70,6 +70,9 @@ func (a *Agent) Synchronize(ctx context.Context, pods []*workload.Pod, specs []w
 			a.groups.Synchronized()
 		})
 		a.Synced = true
+		for _, c := range a.Order {
+			a.cpusets.Widen(c)
+		}
 		a.completePins()
 		a.cpusets.TryApply()
 		a.cpusets.RejoinUntil = a.Now().Add(2 * a.Config.DriftInterval) // CPUs may have gone offline while the plugin wasn't connected

@@ -27,7 +27,7 @@ type Writer struct {
 	lifted   map[string]knobs.Object // cgroups of pods whose quota Sluice has lifted
 	resizing map[string]time.Time    // by the pod's cgroup: until when the kubelet may write it for a resize
 
-	returned cpuset.Set // CPUs that went offline and came back since this process started
+	returned cpuset.Set // CPUs that went offline and came back since the node's boot, as far as Sluice ran
 	// RejoinUntil is until when the kernel may move processes out of their containers' cpusets
 	// after CPUs have gone offline. Until then each pass calls RejoinAll.
 	RejoinUntil time.Time
@@ -41,6 +41,7 @@ func New(n *node.Node) *Writer {
 			w.lifted[e.Object.Path] = e.Object
 		}
 	}
+	w.recallReturned()
 	return w
 }
 
@@ -161,7 +162,7 @@ func (w *Writer) Assert(c *node.Container) error {
 		return nil
 	}
 	w.Touch(c)
-	w.widen(c)
+	w.Widen(c)
 	if _, err := w.Reconciler.Write(changes); err != nil {
 		w.Observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
 		return fmt.Errorf("container %s can't be given its CPUs %s: %w", c.Ref, knobs.CPUSet(want.CPUs), err)

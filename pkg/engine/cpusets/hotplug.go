@@ -17,8 +17,9 @@ import (
 func (w *Writer) MachineChanged(old *topology.Machine) {
 	m := w.Ledger.Machine()
 	w.returned = cpuset.Intersect(cpuset.Union(w.returned, cpuset.Difference(m.Online, old.Online)), m.Online)
+	w.Journal.SaveState(returnedState, w.returned.String()) //nolint:errcheck // a text is always encoded
 	for _, c := range w.Order {
-		w.widen(c)
+		w.Widen(c)
 		// v1 removed the CPUs from every set, including those that Sluice has never written.
 		if c.Started && w.Reaches(c) && (c.Touched || !w.returned.IsEmpty()) {
 			w.Observe(c, knobs.CPUs, knobs.Mems)
@@ -28,6 +29,18 @@ func (w *Writer) MachineChanged(old *topology.Machine) {
 	w.TryApply()
 }
 
+// returnedState is the name under which the journal has the CPUs that came back, in the notation of
+// cpuset.Parse.
+const returnedState = "returned-cpus"
+
+// recallReturned reads the CPUs that came back while an earlier process ran.
+func (w *Writer) recallReturned() {
+	var text string
+	if ok, err := w.Journal.State(returnedState, &text); ok && err == nil {
+		w.returned, _ = cpuset.Parse(text) // none, if it can't be read
+	}
+}
+
 // CPUsWent moves processes back into their cpusets, now and in the next passes, since the
 // kernel moves them out when their CPUs go offline.
 func (w *Writer) CPUsWent() {
@@ -35,9 +48,9 @@ func (w *Writer) CPUsWent() {
 	w.RejoinAll()
 }
 
-// widen adds CPUs that went offline and came back to the cgroups above a container. cgroup v1
+// Widen adds CPUs that went offline and came back to the cgroups above a container. cgroup v1
 // doesn't add them itself, not even in a pod without containers at that time.
-func (w *Writer) widen(c *node.Container) {
+func (w *Writer) Widen(c *node.Container) {
 	if w.returned.IsEmpty() || !w.Reaches(c) || !w.Authority().Cpusets {
 		return
 	}
