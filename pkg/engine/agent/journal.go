@@ -30,6 +30,7 @@ func (a *Agent) load() {
 		}
 	}
 	if a.Kernel != nil {
+		reconcile.AfterCrash(a.Kernel, j)
 		reconcile.AfterFailsafe(a.Kernel, j, a.options.FailsafePlan)
 	}
 	a.steering = steering.New(a.options.Affinities, j, func(work, then func()) { a.Aside("steer", work, then) }, a.Log)

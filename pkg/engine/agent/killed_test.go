@@ -1,14 +1,85 @@
 package agent
 
 import (
+	"path"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/sluice-dev/sluice/pkg/engine/restore"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
+// giveBackNow restores everything while no plugin runs.
+func (h *knobNode) giveBackNow() {
+	h.t.Helper()
+	if r, err := restore.Run(&restore.Host{Kernel: h.spy}, readJournal(h.t, h.o.Originals), false); err != nil || len(r.Newer) > 0 {
+		h.t.Errorf("newer %v, %v", r.Newer, err)
+	}
+}
+
 func pinned(name string) ask {
 	return ask{name: name, milli: 1000, memory: 64, annotations: map[string]string{"class.sluice.dev": "LSR"}}
+}
+
+// TestKilledBeforeTheStart: the runtime makes containers with what Sluice has answered. If the plugin
+// is killed before their start, the journal has what they would have had without.
+func TestKilledBeforeTheStart(t *testing.T) {
+	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
+		h.NoWayBack = false
+		asks := []ask{granted("job/c"), pinned("db/c"), {name: "web/c", milli: 1000, memory: 64, annotations: map[string]string{"class.sluice.dev": "LS", "memory-qos.sluice.dev": "{minPercent: 50}"}}}
+		for _, a := range asks {
+			if err := h.create(a); err != nil {
+				t.Fatal(err)
+			}
+			h.make(h.specs[a.name])
+		}
+		h.crash(t, h.o.Originals)
+		h.giveBackNow()
+		without := bare(t, h.Flavour, func(h *knobNode) {
+			for _, a := range asks {
+				h.record(a)
+				h.make(h.specs[a.name])
+			}
+		})
+		now := h.state()
+		for file, text := range without {
+			if inherited(file) {
+				now[file] = text
+			}
+		}
+		if diff := differences(without, now); diff != "" {
+			t.Errorf("not as before:\n%s", diff)
+		}
+		h.launch("")
+		synctest.Wait()
+	})
+}
+
+// TestCarriedIsNoOriginal: after a restart, what the runtime's record has of Sluice's is not taken for
+// the kubelet's, although the loop has written another value since.
+func TestCarriedIsNoOriginal(t *testing.T) {
+	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
+		h.run(granted("job/c"))
+		dir := h.specs["job/c"].CgroupsPath
+		h.loop(func() {
+			e, _ := h.agent.Journal.Entry(dir, knobs.Quota)
+			less := knobs.CPUQuota{Quota: 50 * time.Millisecond, Period: 100 * time.Millisecond}
+			h.agent.Journal.RecordWrite(dir, knobs.Quota, less)
+			h.agent.Reconciler.Write([]knobs.Change{{Object: e.Object, Knob: knobs.Quota, From: e.Wrote, To: less}})
+		})
+		h.restart("")
+		h.loop(func() {
+			e, kept := h.agent.Journal.Entry(dir, knobs.Quota)
+			if q, _ := e.Value.(knobs.CPUQuota); !kept || !q.Unlimited() {
+				t.Errorf("%s counts as the kubelet's quota", q)
+			}
+		})
+	})
 }
 
 // TestRefusedOnceIsTriedAgain: the kernel refuses that a process moves the cgroup in which its namespace
@@ -28,4 +99,14 @@ func TestRefusedOnceIsTriedAgain(t *testing.T) {
 		h.exclusive()
 		h.spy.refused = nil
 	})
+}
+
+// inherited reports whether a difference is in a file that a new cgroup copies from its parent, as some
+// vendors' kernels do. A container that was made while its pod had Sluice's value, by a plugin that was
+// killed before the start, keeps it.
+func inherited(line string) bool {
+	file, _, _ := strings.Cut(line, ": ")
+	return strings.HasSuffix(path.Dir(file), "/c") && slices.ContainsFunc(
+		[]string{"memory.wmark_min_adj", "cpu.qos_level", "cgroup.priority", "memory.qos_level", "net_cls.classid"},
+		func(name string) bool { return name == path.Base(file) })
 }

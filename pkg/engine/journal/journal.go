@@ -28,6 +28,10 @@ type Entry struct {
 	Knob   knobs.Knob
 	Value  knobs.Value
 	Wrote  knobs.Value // what Sluice wrote last; nil if it has recorded no write
+	Before knobs.Value // what it wrote before that: the kernel still has it if Sluice died in between; nil for nothing
+	// Carried is what the runtime's record has in place of the original, because Sluice answered a
+	// request with it; nil for nothing.
+	Carried knobs.Value
 }
 
 // Journal is a journal in memory, with its file. It is for use by one goroutine.
@@ -47,15 +51,17 @@ type Journal struct {
 
 // line is one line of the file.
 type line struct {
-	Boot  string          `json:"boot,omitempty"`
-	Path  string          `json:"path,omitempty"`
-	Name  string          `json:"name,omitempty"`
-	Level knobs.Level     `json:"level,omitempty"`
-	Knob  string          `json:"knob,omitempty"`
-	Value *string         `json:"value,omitempty"`
-	Wrote *string         `json:"wrote,omitempty"` // a line without this and without a value drops the entry
-	Other string          `json:"other,omitempty"`
-	State json.RawMessage `json:"state,omitempty"`
+	Boot    string          `json:"boot,omitempty"`
+	Path    string          `json:"path,omitempty"`
+	Name    string          `json:"name,omitempty"`
+	Level   knobs.Level     `json:"level,omitempty"`
+	Knob    string          `json:"knob,omitempty"`
+	Value   *string         `json:"value,omitempty"`
+	Wrote   *string         `json:"wrote,omitempty"` // a line without this and without a value drops the entry
+	Before  *string         `json:"before,omitempty"`
+	Carried *string         `json:"carried,omitempty"`
+	Other   string          `json:"other,omitempty"`
+	State   json.RawMessage `json:"state,omitempty"`
 }
 
 // Open reads the journal of this boot; with the name "" the journal has no file. A line that
@@ -171,7 +177,10 @@ func (b *Journal) read(text []byte, header bool) error {
 	if l.Value != nil {
 		e = Entry{Object: knobs.Object{Path: l.Path, Name: l.Name, Level: l.Level}, Knob: knob}
 	}
-	for text, into := range map[*string]*knobs.Value{l.Value: &e.Value, l.Wrote: &e.Wrote} {
+	if l.Wrote != nil {
+		e.Before = e.Wrote
+	}
+	for text, into := range map[*string]*knobs.Value{l.Value: &e.Value, l.Wrote: &e.Wrote, l.Before: &e.Before, l.Carried: &e.Carried} {
 		if text == nil {
 			continue
 		}
@@ -254,10 +263,11 @@ func (b *Journal) put(name string, state json.RawMessage) {
 // Record records a knob's original value, in place of an earlier one. The next Flush writes it to
 // disk.
 func (b *Journal) Record(o knobs.Object, knob knobs.Knob, value knobs.Value) {
-	e := Entry{Object: o, Knob: knob, Value: value}
-	if now, ok := b.values[o.Path][knob]; ok && now.Value == value {
+	now, ok := b.values[o.Path][knob]
+	if ok && now.Value == value {
 		return
 	}
+	e := Entry{Object: o, Knob: knob, Value: value, Carried: now.Carried}
 	b.add(e)
 	b.write(e.line())
 }
@@ -268,20 +278,37 @@ func (b *Journal) RecordWrite(path string, knob knobs.Knob, value knobs.Value) {
 	if !ok || e.Wrote == value {
 		return
 	}
-	e.Wrote = value
+	e.Before, e.Wrote = e.Wrote, value
 	b.add(e)
 	text := knobs.FormatValue(value)
 	b.write(line{Path: path, Knob: knob.String(), Wrote: &text})
 }
 
+// RecordCarried records the value that the runtime's record has of a knob whose original is recorded.
+func (b *Journal) RecordCarried(path string, knob knobs.Knob, value knobs.Value) {
+	e, ok := b.values[path][knob]
+	if !ok || e.Carried == value {
+		return
+	}
+	e.Carried = value
+	b.add(e)
+	b.write(e.line())
+}
+
 func (e Entry) line() line {
 	text := knobs.FormatValue(e.Value)
 	l := line{Path: e.Object.Path, Name: e.Object.Name, Level: e.Object.Level, Knob: e.Knob.String(), Value: &text}
-	if e.Wrote != nil {
-		wrote := knobs.FormatValue(e.Wrote)
-		l.Wrote = &wrote
-	}
+	l.Wrote, l.Before, l.Carried = textOf(e.Wrote), textOf(e.Before), textOf(e.Carried)
 	return l
+}
+
+// textOf is a value's text; nil for none.
+func textOf(v knobs.Value) *string {
+	if v == nil {
+		return nil
+	}
+	text := knobs.FormatValue(v)
+	return &text
 }
 
 // Original returns the recorded original of a knob, and whether there is one.

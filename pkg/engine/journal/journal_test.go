@@ -32,7 +32,9 @@ func TestOutlivesTheProcess(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "originals")
 	b := open(t, file, "boot")
 	b.Record(object("/a"), knobs.Burst, knobs.CPUBurst(5000))
+	b.RecordWrite("/a", knobs.Burst, knobs.CPUBurst(7000))
 	b.RecordWrite("/a", knobs.Burst, knobs.CPUBurst(9000))
+	b.RecordCarried("/a", knobs.Burst, knobs.CPUBurst(8000))
 	b.Record(object("/a"), knobs.Idle, knobs.Number(0))
 	b.Record(object("/b"), knobs.Idle, knobs.Number(0))
 	b.Record(object("/c"), knobs.Idle, knobs.Number(0))
@@ -45,8 +47,8 @@ func TestOutlivesTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Entry{
-		{object("/a"), knobs.Burst, knobs.CPUBurst(5000), knobs.CPUBurst(9000)},
-		{object("/c"), knobs.Idle, knobs.Number(0), nil},
+		{object("/a"), knobs.Burst, knobs.CPUBurst(5000), knobs.CPUBurst(9000), knobs.CPUBurst(7000), knobs.CPUBurst(8000)},
+		{object("/c"), knobs.Idle, knobs.Number(0), nil, nil, nil},
 	}
 	for range 2 { // the second round opens what the first one has rewritten
 		again := open(t, file, "boot")
@@ -170,8 +172,8 @@ func TestFileFollows(t *testing.T) {
 				}
 			case 2:
 				b.RecordWrite(a.path, a.knob, n)
-				if e, ok := model[a]; ok {
-					e.Wrote = n
+				if e, ok := model[a]; ok && e.Wrote != n {
+					e.Before, e.Wrote = e.Wrote, n
 					model[a] = e
 				}
 			case 3:

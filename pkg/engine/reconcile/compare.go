@@ -51,7 +51,7 @@ func (r *Reconciler) facts(c *Cgroup, s *Setting, have knobs.Value, now time.Tim
 	at := Key{c.Path, s.Knob}
 	f := facts{
 		level: c.Level, setting: s.Setting, have: have, without: r.without(at, have), underWay: r.slow.underWay(at),
-		expected: s.expected, failed: s.problem != "", updating: r.Updating(c.Path), contested: s.contest.Waits(now),
+		expected: s.expected, failed: s.problem != "", updating: r.Updating(c.Path) || r.Starting(c.Path), contested: s.contest.Waits(now),
 		v2:      r.Features.Knobs[knobs.Weight].V2,
 		refused: r.refusals.waiting(at, now), same: r.same,
 	}

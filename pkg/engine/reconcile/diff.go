@@ -26,7 +26,7 @@ type facts struct {
 	refused   knobs.Value // the value that the kernel refused and that waits to be tried again; nil if there is none
 	expected  bool        // a program that Sluice expects to write the knob may have written it
 	failed    bool        // Sluice's last write of the knob failed
-	updating  bool        // the runtime may be writing the container for Sluice
+	updating  bool        // the runtime may be writing the container for Sluice, or has just made it
 	contested bool        // repairs are delayed
 
 	v2 bool // weights have the units of cgroup v2

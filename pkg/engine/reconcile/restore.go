@@ -25,6 +25,43 @@ func AfterFailsafe(kernel Kernel, j *journal.Journal, plan []knobs.Change) {
 	}
 }
 
+// AfterCrash records in the journal what the kernel has where Sluice ended between the journal's
+// record of a write and its end. Otherwise that value would count as another program's.
+func AfterCrash(kernel Kernel, j *journal.Journal) {
+	for _, e := range j.All() {
+		if e.Wrote == nil {
+			continue
+		}
+		have, err := kernel.Read(e.Object.Path, e.Knob)
+		if err != nil || kernel.Same(e.Knob, e.Wrote, have) {
+			continue
+		}
+		if kernel.Same(e.Knob, e.Value, have) || interrupted(kernel, &e, have) {
+			j.RecordWrite(e.Object.Path, e.Knob, have)
+		}
+	}
+}
+
+// interrupted reports whether the kernel has the value that Sluice wrote before its last one, or a
+// part of the last one: on cgroup v1, a quota with another period is written in steps, with an
+// unlimited one in between.
+func interrupted(kernel Kernel, e *journal.Entry, have knobs.Value) bool {
+	if e.Before != nil && kernel.Same(e.Knob, e.Before, have) {
+		return true
+	}
+	before, wrote, now := quotaOf(e.Before), quotaOf(e.Wrote), quotaOf(have)
+	if e.Before == nil {
+		before = quotaOf(e.Value)
+	}
+	return now.Unlimited() && wrote.Finite() && wrote.Period != before.Period && (now.Period == wrote.Period || now.Period == before.Period)
+}
+
+// quotaOf is a value of a quota; zero for one of another knob.
+func quotaOf(v knobs.Value) knobs.CPUQuota {
+	q, _ := v.(knobs.CPUQuota)
+	return q
+}
+
 // Restored is the result of Restore.
 type Restored struct {
 	Changes []knobs.Change // the changes made, or with dry those that would be made
@@ -111,7 +148,7 @@ func giveBack(kernel Kernel, j *journal.Journal, o knobs.Object, k knobs.Knob) (
 		}
 		return []knobs.Change{change}, false, nil
 	}
-	if !same && e.Wrote != nil && kernel.Same(k, e.Wrote, have) {
+	if !same && e.Wrote != nil && (kernel.Same(k, e.Wrote, have) || interrupted(kernel, &e, have)) {
 		changes, have = []knobs.Change{change}, e.Value
 	} else {
 		newer = !same && e.Wrote != nil

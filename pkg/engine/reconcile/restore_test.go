@@ -44,3 +44,47 @@ func TestAfterFailsafe(t *testing.T) {
 		}
 	}
 }
+
+// Where Sluice was killed between the journal's record of a write and the write, the kernel has the
+// value of the write before, or the original, or a part of a quota. All count as Sluice's; what
+// another program has written doesn't.
+func TestAfterCrash(t *testing.T) {
+	t.Parallel()
+	quota := func(milliseconds, period int) knobs.CPUQuota {
+		return knobs.CPUQuota{Quota: time.Duration(milliseconds) * time.Millisecond, Period: time.Duration(period) * time.Millisecond}
+	}
+	half := knobs.CPUQuota{Quota: -1, Period: 200 * time.Millisecond}
+	pod := knobs.Object{Path: "/pod", Name: "ns/pod", Level: knobs.PodLevel}
+	original, before, wrote := quota(100, 100), quota(20, 100), quota(10, 200)
+	for shown, ours := range map[knobs.CPUQuota]bool{original: true, before: true, wrote: true, half: true, quota(50, 100): false} {
+		j, err := journal.Open("", "boot")
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.Record(pod, knobs.Quota, original)
+		j.RecordWrite(pod.Path, knobs.Quota, before)
+		j.RecordWrite(pod.Path, knobs.Quota, wrote)
+		kernel := &memory{values: map[Key]knobs.Value{{pod.Path, knobs.Quota}: shown}}
+		AfterCrash(kernel, j)
+		if e, _ := j.Entry(pod.Path, knobs.Quota); (e.Wrote == knobs.Value(shown)) != ours || e.Value != knobs.Value(original) {
+			t.Errorf("the kernel has %s: the journal has %v as written, and the original %v", shown, e.Wrote, e.Value)
+		}
+		r, err := Restore(kernel, j, func(*journal.Entry) bool { return false }, false)
+		if has := kernel.values[Key{pod.Path, knobs.Quota}]; err != nil || (has == knobs.Value(original)) != ours || (len(r.Newer) == 0) != ours {
+			t.Errorf("the kernel had %s: restored to %v, newer %v, %v", shown, has, r.Newer, err)
+		}
+	}
+}
+
+// The same holds for sluice restore without a start in between.
+func TestRestoreAfterACrash(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.want(number(knobs.Burst, 20))
+	r.Journal.RecordWrite(r.pod.Path, knobs.Burst, knobs.Number(30))
+	result, err := Restore(r.memory, r.Journal, func(*journal.Entry) bool { return false }, false)
+	if err != nil || len(result.Newer) > 0 {
+		t.Errorf("newer %v, %v", result.Newer, err)
+	}
+	r.expect(t, knobs.Burst, knobs.Number(0))
+}

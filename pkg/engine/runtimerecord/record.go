@@ -241,7 +241,8 @@ func (r *Recorder) acknowledge(update *node.Update, err error) {
 		r.Counters.RecordUpdateFailures++
 		r.Log.WithField("container", c.Ref).WithError(err).Debug("Runtime did not take the record of a container")
 	} else {
-		c.Recorded, c.FailedUpdate = update.Settings, node.FailedUpdate{}
+		r.recorded(c, update.Settings)
+		c.FailedUpdate = node.FailedUpdate{}
 	}
 	r.cpusets.Repair(c, "the runtime, late")
 	r.podsettings.ExpectRewritten(c)

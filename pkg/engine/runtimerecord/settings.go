@@ -37,7 +37,7 @@ func (r *Recorder) recallOriginals(c *node.Container) {
 		e, kept := r.Journal.Entry(c.Path, k)
 		switch {
 		case !kept || e.Wrote == nil:
-		case now == e.Wrote:
+		case now == e.Wrote, now == e.Carried:
 			set(e.Value)
 		case !r.Kernel.Same(k, now, e.Value):
 			r.Journal.Record(e.Object, k, now)
@@ -130,8 +130,14 @@ func (r *Recorder) Unadjusted(at reconcile.Key) (original knobs.Value, ok bool) 
 	return original, ok
 }
 
-// Adjustment is what the runtime should set when it makes a new container.
+// Adjustment is what the runtime should set when it makes a new container. The journal has from
+// now on what the runtime would set without Sluice: a plugin that starts before the container's
+// start can't tell that from what the container was made with.
 func (r *Recorder) Adjustment(c *node.Container) node.Adjustment {
+	for k, original := range c.Unadjusted {
+		r.Journal.Record(c.Object(), k, original)
+		r.Journal.RecordWrite(c.Path, k, c.Carried[k])
+	}
 	a := node.Adjustment{Settings: r.Reply(c, c.Has), RDTGroup: r.groups.AtCreation(c)}
 	if h, ok := r.Ledger.Holder(c.ID); ok && !c.Uncontrolled {
 		a.OOMScoreAdj = h.Request.OOMScore
@@ -144,9 +150,19 @@ func (r *Recorder) Adjustment(c *node.Container) node.Adjustment {
 func (r *Recorder) Reply(c *node.Container, as placement.Assignment) node.Settings {
 	set := r.settings(c, as)
 	if (set != node.Settings{}) {
-		c.Recorded = set
+		r.recorded(c, set)
 	}
 	return set
+}
+
+// recorded notes what the runtime's record has of a container.
+func (r *Recorder) recorded(c *node.Container, set node.Settings) {
+	c.Recorded = set
+	for k, value := range set.Carried {
+		if value != nil {
+			r.Journal.RecordCarried(c.Path, knobs.Knob(k), value)
+		}
+	}
 }
 
 // Updates lists, for the answer to the present request, what the runtime should set of the
