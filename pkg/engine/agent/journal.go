@@ -59,6 +59,10 @@ func (a *Agent) recall(c, before *node.Container) {
 	}
 	if quota, ok := a.Journal.Original(c.Path, knobs.Quota); ok {
 		c.Quota = quota.(knobs.CPUQuota)
+	} else if c.Recorded.Unlimited && a.Reaches(c) { // the runtime's record has Sluice's quota; sluice restore has given the kernel the original
+		if have, err := a.Kernel.Read(c.Path, knobs.Quota); err == nil && have.(knobs.CPUQuota).Finite() {
+			c.Quota = have.(knobs.CPUQuota)
+		}
 	}
 }
 

@@ -82,6 +82,28 @@ func TestCarriedIsNoOriginal(t *testing.T) {
 	})
 }
 
+// TestStartAfterRestore: a pin that lost its lifted quota to sluice restore gets it lifted again, and
+// can be restored again, although the runtime's record has no quota of the kubelet's any more.
+func TestStartAfterRestore(t *testing.T) {
+	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
+		h.run(pinned("db/c"))
+		read := func() string { return h.get("/kubepods/pod-db/c", "cpu.max", "cpu.cfs_quota_us") }
+		lifted := read()
+		for range 2 {
+			h.stop()
+			h.giveBackNow()
+			if got := read(); got != "100000" && got != "100000 100000" {
+				t.Errorf("restored to %s", got)
+			}
+			h.launch("")
+			synctest.Wait()
+			if got := read(); got != lifted {
+				t.Errorf("%s after a start, it was %s", got, lifted)
+			}
+		}
+	})
+}
+
 // TestRefusedOnceIsTriedAgain: the kernel refuses that a process moves the cgroup in which its namespace
 // begins. An error like that from another container does not leave it on the CPUs of later pins.
 func TestRefusedOnceIsTriedAgain(t *testing.T) {
