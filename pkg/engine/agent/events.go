@@ -52,6 +52,9 @@ func (a *Agent) CreateContainer(ctx context.Context, pod *workload.Pod, spec wor
 			if (reply.Settings != node.Settings{Carried: c.Carried}) {
 				a.cpusets.Touch(c)
 			}
+			if !a.Reconciler.Save() {
+				a.record.Withhold(c, &reply.Settings)
+			}
 		}
 		a.podsettings.ReweighNow()
 		a.podsettings.Reconcile(c.Pod)

@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -102,6 +104,44 @@ func TestStartAfterRestore(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestFullDiskAndPins: while the journal can't be written, the runtime is told nothing that would have
+// to be given back, and a pod's lifted quota is given back as soon as the journal can be written.
+func TestFullDiskAndPins(t *testing.T) {
+	for _, f := range mainlines() {
+		t.Run(f.Name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "run")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			onFlavour(t, f, knobSetup{originals: filepath.Join(dir, "originals")}, func(t *testing.T, h *knobNode) {
+				read := func(pod string) string { return h.get("/kubepods/"+pod, "cpu.max", "cpu.cfs_quota_us") }
+				h.run(pinned("db/c"))
+				before := read("pod-db/c")
+				h.loop(func() { h.agent.Journal.Close() }) // it has to open its file again, as after a write that failed
+				if err := os.Rename(dir, dir+".away"); err != nil {
+					t.Fatal(err)
+				}
+				h.end("db/c")
+				h.run(pinned("two/c"))
+				if q := h.specs["two/c"].Resources.Quota; q < 0 {
+					t.Errorf("the runtime is told to lift a quota that nobody has written down")
+				}
+				h.pass()
+				if err := os.Rename(dir+".away", dir); err != nil {
+					t.Fatal(err)
+				}
+				h.sleep(5 * time.Second)
+				if got := read("pod-db"); got != "100000" && got != "100000 100000" {
+					t.Errorf("a pod without a pin is left with %s", got)
+				}
+				if got := read("pod-two/c"); got != before {
+					t.Errorf("the pin has %s, want %s", got, before)
+				}
+			})
+		})
+	}
 }
 
 // TestRefusedOnceIsTriedAgain: the kernel refuses that a process moves the cgroup in which its namespace

@@ -92,8 +92,8 @@ func (w *Writer) giveBack(pod knobs.Object) {
 	if err == nil && kept && now.(knobs.CPUQuota).Unlimited() {
 		_, err = w.Reconciler.Write([]knobs.Change{{Object: pod, Knob: knobs.Quota, From: knobs.UnlimitedQuota(), To: original, Why: "not all containers of the pod have CPUs of their own"}})
 	}
-	if err != nil && !errors.Is(err, cgroupfs.ErrGone) {
-		return
+	if err != nil && !errors.Is(err, cgroupfs.ErrGone) || w.Reconciler.Unsaved() {
+		return // a later pass tries again; nothing is written while the journal can't be
 	}
 	delete(w.lifted, pod.Path)
 	w.Journal.Drop(pod.Path, knobs.Quota)

@@ -145,6 +145,13 @@ func (r *Recorder) Adjustment(c *node.Container) node.Adjustment {
 	return a
 }
 
+// Withhold takes out of an answer what could not be given back after a crash, because its originals
+// can't be written to disk: all but CPUs and memory nodes.
+func (r *Recorder) Withhold(c *node.Container, set *node.Settings) {
+	set.Unlimited, set.Carried = false, knobs.Values{}
+	c.Recorded = *set
+}
+
 // Reply is what the runtime should set of a container in the answer to its own request. The
 // record has it from then on.
 func (r *Recorder) Reply(c *node.Container, as placement.Assignment) node.Settings {
