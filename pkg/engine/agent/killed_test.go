@@ -2,10 +2,7 @@ package agent
 
 import (
 	"os"
-	"path"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,14 +158,4 @@ func TestRefusedOnceIsTriedAgain(t *testing.T) {
 		h.exclusive()
 		h.spy.refused = nil
 	})
-}
-
-// inherited reports whether a difference is in a file that a new cgroup copies from its parent, as some
-// vendors' kernels do. A container that was made while its pod had Sluice's value, by a plugin that was
-// killed before the start, keeps it.
-func inherited(line string) bool {
-	file, _, _ := strings.Cut(line, ": ")
-	return strings.HasSuffix(path.Dir(file), "/c") && slices.ContainsFunc(
-		[]string{"memory.wmark_min_adj", "cpu.qos_level", "cgroup.priority", "memory.qos_level", "net_cls.classid"},
-		func(name string) bool { return name == path.Base(file) })
 }
