@@ -30,5 +30,4 @@ func (may Authority) Acts(own control.Mode) bool { return may.Of(own) == control
 
 // Heeds reports whether a controller does what another one asks for. A controller that acts
 // ignores one that is in preview.
-// doesn't where the other one is in preview.
 func (may Authority) Heeds(own, asking control.Mode) bool { return may.Acts(asking) || !may.Acts(own) }

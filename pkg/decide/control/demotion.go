@@ -150,7 +150,6 @@ func (d *Demotion) endForbidden(v *View) (decisions []Decision) {
 
 // list sorts the containers that may be demoted: the lowest pool first, then the one furthest
 // above its request.
-// request.
 func (d *Demotion) list(v *View) {
 	d.candidates = d.candidates[:0]
 	for i := range v.Containers {

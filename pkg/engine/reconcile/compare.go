@@ -110,8 +110,8 @@ func (r *Reconciler) perform(c *Cgroup, s *Setting, have knobs.Value, d *decisio
 }
 
 // journalWeight records the weight of a cgroup that becomes idle. If Sluice had changed the
-// weight before, the journal keeps the original, and no longer records that Sluice wrote it. On an error the weight is not known, and the cgroup must not
-// become idle.
+// weight before, the journal keeps the original, and no longer records that Sluice wrote it. After an
+// error the weight is not known, and the cgroup must not become idle.
 func (r *Reconciler) journalWeight(o knobs.Object) error {
 	if e, kept := r.Journal.Entry(o.Path, knobs.Weight); kept && e.Wrote != nil {
 		r.Journal.Drop(o.Path, knobs.Weight)

@@ -111,6 +111,9 @@ func takeBacks(ctx context.Context, o options) (out []report.Memory, err error) 
 			c.Kills += got.kills
 			c.Swapped += got.swapped
 			c.Lost += got.lost
+			if got.evicted {
+				c.Evicted++
+			}
 			if got.serviceKilled {
 				c.ServiceKills++
 			}
@@ -132,6 +135,7 @@ type taking struct {
 	freed, reclaiming time.Duration
 	failures, kills   int64
 	swapped           int64 // in bytes
+	evicted           bool
 	serviceKilled     bool
 }
 
@@ -180,6 +184,7 @@ func (b *bed) takeBack(ctx context.Context, o options, s setting, h holding, nod
 		got.latency, got.lost = result.Latency, result.Lost
 		got.reclaiming = after.reclaiming - before.reclaiming
 	}
+	got.evicted = batch != "" && batch.gone()
 	got.failures = after.failures - before.failures
 	got.kills = after.kills - before.kills
 	got.swapped = after.swapped - before.swapped
@@ -300,6 +305,12 @@ func swapOn(kind string) (off func() error, err error) {
 
 // memoryFile is the path of a memory.usage_in_bytes.
 type memoryFile string
+
+// gone reports whether the cgroup has been removed, as that of a pod that was evicted.
+func (f memoryFile) gone() bool {
+	_, err := number(string(f))
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
+}
 
 // freed returns how long after begin the usage was that much lower, or 0 if it wasn't by the
 // deadline. If the cgroup is gone, all memory is free.

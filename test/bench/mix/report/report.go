@@ -72,6 +72,7 @@ type Memory struct {
 	NotFreed           int           // repetitions in which it never did
 	Failures           int64         // number of allocations that met the batch cgroup's limit (failcnt)
 	Swapped            int64         // bytes that were written to swap
+	Evicted            int           // growths in which batch work was evicted
 	Kills              int64         // kills by the kernel for lack of memory
 	ServiceKills       int           // kills of the service
 }

@@ -22,11 +22,11 @@ func (r *Report) Table() string {
 		})
 	}
 	if len(r.Memory) > 0 {
-		grid(&out, "memory|batch holds|growths|p50|p99|p99.9|lost|waited for memory|freed p50|p99|not freed|limit met|MiB swapped|kills|of the service", len(r.Memory), func(i int) []any {
+		grid(&out, "memory|batch holds|growths|p50|p99|p99.9|lost|waited for memory|freed p50|p99|not freed|limit met|MiB swapped|evicted|kills|of the service", len(r.Memory), func(i int) []any {
 			m := r.Memory[i]
 			return []any{
 				m.Setting, m.Holds, m.Repetitions, m.P50, m.P99, m.P999, m.Lost, m.Reclaiming,
-				m.FreedP50, m.FreedP99, m.NotFreed, m.Failures, m.Swapped >> 20, m.Kills, m.ServiceKills,
+				m.FreedP50, m.FreedP99, m.NotFreed, m.Failures, m.Swapped >> 20, m.Evicted, m.Kills, m.ServiceKills,
 			}
 		})
 	}
