@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -27,8 +28,8 @@ type fault struct {
 
 func faultKinds() []fault {
 	return []fault{
-		{"plugin killed at a write", func(f *faultNode) { f.killed(nil) }},
-		{"plugin killed while it writes the journal", func(f *faultNode) { f.killed(&f.dice) }},
+		{"plugin killed at a write", func(f *faultNode) { f.dies(nil) }},
+		{"plugin killed while it writes the journal", func(f *faultNode) { f.dies(&f.dice) }},
 		{"plugin killed and away", (*faultNode).away},
 		{"plugin killed and given back", (*faultNode).givenBack},
 		{"plugin stalls", (*faultNode).stalls},
@@ -50,15 +51,15 @@ func faultKinds() []fault {
 	}
 }
 
-// killed kills the plugin at one of its next writes, or after them.
-func (f *faultNode) killed(tears *dice) {
-	f.trouble.kills = 1 + f.IntN(40)
+// dies kills the plugin at one of its next writes, or after them.
+func (f *faultNode) dies(tears *dice) {
+	plan := planned{kills: 1 + f.IntN(40)}
 	if tears != nil {
-		f.trouble.tears = tears.Rand
-		f.trouble.journal = f.files()[f.o.Originals]
+		plan.tears, plan.journal = tears.Rand, f.files()[f.o.Originals]
 	}
+	f.trouble.plan(plan)
 	for range 4 {
-		if f.atDeath == nil {
+		if !f.killed() {
 			f.live()
 		}
 	}
@@ -79,7 +80,7 @@ func (f *faultNode) away() {
 }
 
 func (f *faultNode) givenBack() {
-	f.trouble.kills = f.IntN(20)
+	f.trouble.plan(planned{kills: f.IntN(20)})
 	f.live()
 	f.tell("the plugin dies, and all is given back")
 	f.die()
@@ -117,7 +118,7 @@ func (f *faultNode) failsafeKilled() {
 func (f *faultNode) reconnects() {
 	f.tell("the runtime is away")
 	f.agent.Disconnected()
-	f.alive = false // for what happens meanwhile
+	f.alive.Store(false) // for what happens meanwhile
 	for range f.IntN(3) {
 		f.live()
 	}
@@ -127,7 +128,7 @@ func (f *faultNode) reconnects() {
 			f.unpinned = true // a pin that is not on its CPUs may move
 		}
 	}
-	f.alive = true
+	f.alive.Store(true)
 	f.agent.Connected(nil, status.Runtime{}, "")
 	f.synchronize()
 }
@@ -140,14 +141,14 @@ func (f *faultNode) cgroupVanishes() {
 		return
 	}
 	name := oneOf(f.dice, all)
-	gone := false
-	f.trouble.victim = func() { gone = true; f.Rmdir(f.specs[name].CgroupsPath) }
-	f.trouble.vanishes = 1 + f.IntN(60)
-	f.tell("%s is to vanish at access %d", name, f.trouble.vanishes)
+	var gone atomic.Bool
+	dir, at := f.specs[name].CgroupsPath, 1+f.IntN(60)
+	f.trouble.plan(planned{vanishes: at, victim: func() { gone.Store(true); f.Rmdir(dir) }})
+	f.tell("%s is to vanish at access %d", name, at)
 	f.pause(2 * time.Second)
 	f.arrive()
 	f.pass()
-	if f.trouble.vanishes = 0; gone || f.IntN(2) == 0 {
+	if f.trouble.plan(planned{}); gone.Load() || f.IntN(2) == 0 {
 		f.depart(name)
 	}
 }
@@ -161,37 +162,38 @@ func (f *faultNode) refuses(writes bool) {
 		only = f.specs[oneOf(f.dice, all)].CgroupsPath
 	}
 	f.tell("1 of %d accesses (write %t) fail with %v, of %q", share, writes, errno, only)
-	f.trouble.answers = func(a fakekernel.Access) error {
+	f.trouble.plan(planned{answers: func(a fakekernel.Access) error {
 		pods := a.File == "cpuset.cpus" && path.Base(a.Dir) != "c" // Sluice writes these after hotplug alone
 		if a.Write == writes && !pods && f.IntN(share) == 0 && strings.HasPrefix(a.Dir, only) {
 			return errno
 		}
 		return nil
-	}
+	}})
 	f.mayFail = true // cgroup v1 refuses what does not fit into a parent that Sluice could not change
 	f.live()
 	f.pass()
 	f.live()
-	f.trouble.answers, f.mayFail = nil, false
+	f.mayFail = false
+	f.trouble.plan(planned{})
 }
 
 // blocks makes writes that the kernel may take long over take a minute.
 func (f *faultNode) blocks() {
 	f.tell("the kernel blocks")
-	f.trouble.answers = func(a fakekernel.Access) error {
+	f.trouble.plan(planned{answers: func(a fakekernel.Access) error {
 		if f.mayTakeLong(a) {
 			f.trouble.mu.Unlock()
 			defer f.trouble.mu.Lock()
 			time.Sleep(time.Minute)
 		}
 		return nil
-	}
+	}})
 	began := time.Now()
 	f.live()
 	if took := time.Since(began); took > 10*time.Second {
 		f.t.Errorf("events waited for the kernel: %s", took)
 	}
-	f.trouble.answers = nil
+	f.trouble.plan(planned{})
 	f.pause(time.Minute)
 }
 
@@ -270,7 +272,7 @@ func (f *faultNode) diskFull() {
 	if err := os.Remove(name); err != nil {
 		f.t.Fatal(err)
 	}
-	if f.atDeath != nil {
+	if f.killed() {
 		f.die()
 		f.rise()
 	}
@@ -278,24 +280,22 @@ func (f *faultNode) diskFull() {
 
 func (f *faultNode) foldersVanish() {
 	f.tell("the state folders vanish")
-	both := func(from, to string) {
-		for _, dir := range []string{"run", "state"} {
-			if err := os.Rename(filepath.Join(from, dir), filepath.Join(to, dir)); err != nil {
-				f.t.Fatal(err)
-			}
+	must := func(err error) {
+		if err != nil {
+			f.t.Fatal(err)
 		}
 	}
-	away := filepath.Join(f.disk, "away")
-	if err := os.Mkdir(away, 0o700); err != nil {
-		f.t.Fatal(err)
+	both := func(from, to string) {
+		must(os.Rename(filepath.Join(from, "run"), filepath.Join(to, "run")))
+		must(os.Rename(filepath.Join(from, "state"), filepath.Join(to, "state")))
 	}
+	away := filepath.Join(f.disk, "away")
+	must(os.Mkdir(away, 0o700))
 	both(f.disk, away)
 	f.live()
 	f.live()
 	both(away, f.disk)
-	if err := os.Remove(away); err != nil {
-		f.t.Fatal(err)
-	}
+	must(os.Remove(away))
 }
 
 // garble damages a file: it is cut, or some of its bytes are others.

@@ -9,6 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -34,15 +37,14 @@ type faultNode struct {
 	asks    map[string]ask
 	pods    int
 	disk    string // has the folders run and state
-	story   []string
+	story   story
 
 	end        context.CancelFunc // ends the plugin's side of the failsafe
 	keeping    chan struct{}      // closed when it has ended
 	watch      context.CancelFunc // ends the failsafe's own process
 	pulse      io.Closer
-	alive      bool              // the plugin runs
-	trouble    *trouble          // what the kernel does to accesses
-	atDeath    map[string][]byte // the files on the disk when the plugin was killed; nil while it lives
+	alive      atomic.Bool // the plugin runs
+	trouble    *trouble    // what the kernel does to accesses
 	online     cpuset.Set
 	garbled    map[string]bool // files of cgroups whose originals a garbled journal has lost
 	unplugged  cpuset.Set      // CPUs that went offline since the last check
@@ -52,7 +54,7 @@ type faultNode struct {
 
 // newFaultNode makes a node of one of the kernels with one of the configurations.
 func newFaultNode(t *testing.T, seed uint64, disk string) *faultNode {
-	d := dice{rand.New(rand.NewPCG(seed, 15))}
+	d := dice{rand.New(&sharedSource{source: rand.NewPCG(seed, 15)})}
 	flavour := oneOf(d, fakekernel.Flavours())
 	flavour.NoWayBack = false
 	f := &faultNode{dice: d, asks: map[string]ask{}, disk: disk, online: cpuset.Range(0, fakekernel.CPUs-1), garbled: map[string]bool{}}
@@ -70,7 +72,7 @@ func newFaultNode(t *testing.T, seed uint64, disk string) *faultNode {
 	f.without.Mkdir("/kubepods/burstable")
 	f.without.Mkdir("/kubepods/besteffort")
 	f.trouble = &trouble{node: f}
-	f.Interfere(func(a fakekernel.Access) error { return f.trouble.meet(a) })
+	f.Interfere(f.trouble.meet)
 	f.text = oneOf(d, faultConfigs())
 	f.tell("%s with %q", flavour.Name, f.text)
 	f.rise()
@@ -94,7 +96,21 @@ func (f *faultNode) stateDir() string { return filepath.Join(f.disk, "state") }
 
 // tell adds to what is told of the run if it fails.
 func (f *faultNode) tell(format string, a ...any) {
-	f.story = append(f.story, time.Now().Format("15:04:05.0 ")+fmt.Sprintf(format, a...))
+	f.story.mu.Lock()
+	defer f.story.mu.Unlock()
+	f.story.lines = append(f.story.lines, time.Now().Format("15:04:05.0 ")+fmt.Sprintf(format, a...))
+}
+
+// story is what happened, as the test and the failsafe tell it.
+type story struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (s *story) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.lines, "\n")
 }
 
 // rise starts the plugin with what is on the disk, and connects it.
@@ -107,9 +123,9 @@ func (f *faultNode) rise() {
 	f.end, f.keeping = cancel, keeping
 	f.o.Failsafe = keeper
 	f.o.FailsafePlan, _ = failsafe.Load(f.runDir(), "") // what can't be read is not undone
-	f.atDeath, f.alive = nil, true
+	f.trouble.over()
+	f.alive.Store(true)
 	cached(f.text)(&f.o.Node)
-	f.trouble = &trouble{node: f}
 	f.launch(f.text)
 	synctest.Wait()
 }
@@ -145,27 +161,29 @@ func (f *faultNode) startWatcher() (io.WriteCloser, error) {
 		}
 		return failsafe.SaveReport(f.runDir(), failsafe.Report{Time: time.Now(), Why: why, Changes: len(plan)})
 	}
-	w := failsafe.Watcher{Beats: beats, Act: act, Succeeded: func() bool { return f.alive }}
+	w := failsafe.Watcher{Beats: beats, Act: act, Succeeded: f.alive.Load}
 	go w.Watch(ctx) // what fails is in the story
 	return writes, nil
 }
 
 // die ends the plugin as kill -9 does: the kernel and the disk are as they were at that moment.
 func (f *faultNode) die() {
-	if !f.alive {
+	if !f.alive.Load() {
 		return
 	}
-	if f.atDeath == nil {
-		f.trouble.kill()
-	}
-	f.alive = false
+	f.trouble.kill()
+	f.alive.Store(false)
 	f.end()
 	<-f.keeping
 	f.stop()
 	synctest.Wait()
-	f.trouble = &trouble{node: f}
-	f.writeBack()
+	atDeath := f.trouble.deathbed()
+	f.trouble.over()
+	f.writeBack(atDeath)
 }
+
+// killed reports whether the plugin was killed, although it may not have ended yet.
+func (f *faultNode) killed() bool { return f.trouble.deathbed() != nil }
 
 // files returns all files on the disk.
 func (f *faultNode) files() map[string][]byte {
@@ -182,14 +200,14 @@ func (f *faultNode) files() map[string][]byte {
 }
 
 // writeBack makes the disk what it was when the plugin was killed.
-func (f *faultNode) writeBack() {
+func (f *faultNode) writeBack(files map[string][]byte) {
 	f.t.Helper()
 	for path := range f.files() {
-		if _, had := f.atDeath[path]; !had {
+		if _, had := files[path]; !had {
 			os.Remove(path) // it is told below, if it matters
 		}
 	}
-	for path, data := range f.atDeath {
+	for path, data := range files {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			f.t.Errorf("write back: %v", err)
 		}
@@ -220,15 +238,15 @@ func (f *faultNode) arrive() {
 	f.pods++
 	a := f.anyAsk(name)
 	f.tell("%s arrives: %v %s", name, a.annotations, a.qos)
-	if f.alive {
+	if f.alive.Load() {
 		err := f.create(a)
-		if f.atDeath == nil && err != nil {
+		if !f.killed() && err != nil {
 			f.without.podOf(&a)
 			f.tell("it is refused: %v", err)
 			return
 		}
 	}
-	if !f.alive || f.atDeath != nil { // nobody reads the answer of a plugin that died
+	if !f.alive.Load() || f.killed() { // nobody reads the answer of a plugin that died
 		f.record(a)
 	}
 	f.asks[name] = a
@@ -237,11 +255,11 @@ func (f *faultNode) arrive() {
 	f.uses[name] = float64(f.IntN(31)) / 10
 	s := f.specs[name]
 	f.make(s)
-	if !f.alive || f.atDeath != nil {
+	if !f.alive.Load() || f.killed() {
 		return
 	}
 	pod := *f.podOfName(name)
-	if err := f.agent.StartContainer(context.Background(), &pod, s.Container); err != nil && f.atDeath == nil {
+	if err := f.agent.StartContainer(context.Background(), &pod, s.Container); err != nil && !f.killed() {
 		f.tell("its start is refused: %v", err)
 		f.depart(name)
 	}
@@ -267,7 +285,7 @@ func (f *faultNode) anyAsk(name string) ask {
 func (f *faultNode) depart(name string) {
 	f.tell("%s departs", name)
 	f.vanish(name)
-	if f.alive {
+	if f.alive.Load() {
 		f.agent.StopContainer(context.Background(), name) // it has ended in any case
 	}
 }
@@ -291,7 +309,7 @@ func (f *faultNode) plug(online cpuset.Set) {
 	f.Plug(online)
 	f.without.Plug(online)
 	f.o.Machine = f.machine()
-	if f.alive {
+	if f.alive.Load() {
 		f.agent.SetMachine(f.o.Machine)
 	}
 }
@@ -327,7 +345,7 @@ func (f *faultNode) live() {
 
 // pause lets time pass, for the loop too if the plugin lives.
 func (f *faultNode) pause(d time.Duration) {
-	if f.alive && f.atDeath == nil {
+	if f.alive.Load() && !f.killed() {
 		f.steps(d)
 		return
 	}
@@ -349,6 +367,18 @@ func smallDisk(t *testing.T) (dir string) {
 		}
 	})
 	return dir
+}
+
+// sharedSource is a source of random numbers that goroutines share.
+type sharedSource struct {
+	mu     sync.Mutex
+	source rand.Source
+}
+
+func (s *sharedSource) Uint64() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.source.Uint64()
 }
 
 // errnos lists what a kernel answers to accesses of cgroup files.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -57,7 +56,7 @@ func TestFaults(t *testing.T) {
 				defer f.leave()
 				defer func() {
 					if t.Failed() {
-						t.Logf("seed %d:\n%s", seed, strings.Join(f.story, "\n"))
+						t.Logf("seed %d:\n%s", seed, f.story.String())
 						if testing.Verbose() {
 							t.Logf("log:\n%s", f.log.text.String())
 						}

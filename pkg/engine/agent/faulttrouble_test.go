@@ -12,18 +12,44 @@ import (
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 )
 
-// trouble is what becomes of the plugin's accesses to cgroup files. The zero value is none.
+// trouble is what becomes of the plugin's accesses to cgroup files. Its goroutines and the test's share it.
 type trouble struct {
 	node *faultNode
 
-	mu       sync.Mutex
-	dead     bool                          // the plugin was killed: none of its writes is made
+	mu      sync.Mutex
+	planned                   // what is to happen
+	atDeath map[string][]byte // the files on the disk when the plugin was killed: none of its writes is made since; nil while it lives
+}
+
+// planned is what is to happen to accesses. The zero value is nothing.
+type planned struct {
 	kills    int                           // the write at which it is killed; 0 for none
 	tears    *rand.Rand                    // cuts what the journal got last before that write; nil for nothing
 	journal  []byte                        // at the last write
 	vanishes int                           // the access before which a cgroup vanishes; 0 for none
 	victim   func()                        // makes it vanish
 	answers  func(fakekernel.Access) error // nil if the kernel answers
+}
+
+// plan decides what is to happen from now on.
+func (t *trouble) plan(p planned) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.planned = p
+}
+
+// over ends all trouble. A plugin lives again.
+func (t *trouble) over() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.planned, t.atDeath = planned{}, nil
+}
+
+// deathbed returns the files on the disk when the plugin was killed; nil while it lives.
+func (t *trouble) deathbed() map[string][]byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.atDeath
 }
 
 // meet is called before each access.
@@ -43,7 +69,7 @@ func (t *trouble) meet(a fakekernel.Access) error {
 		}
 	}
 	switch {
-	case t.dead && a.Write:
+	case t.atDeath != nil && a.Write:
 		return syscall.EIO
 	case t.answers != nil:
 		return t.answers(a)
@@ -51,18 +77,20 @@ func (t *trouble) meet(a fakekernel.Access) error {
 	return nil
 }
 
-// kill ends the plugin now.
+// kill ends the plugin now, if it lives.
 func (t *trouble) kill() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.die()
+	if t.atDeath == nil {
+		t.die()
+	}
 }
 
 func (t *trouble) die() {
-	t.dead, t.node.atDeath = true, t.node.files()
-	now := t.node.atDeath[t.node.o.Originals]
+	t.atDeath = t.node.files()
+	now := t.atDeath[t.node.o.Originals]
 	if added := len(now) - len(t.journal); t.tears != nil && added > 0 && bytes.HasPrefix(now, t.journal) {
-		t.node.atDeath[t.node.o.Originals] = now[:len(t.journal)+t.tears.IntN(added)]
+		t.atDeath[t.node.o.Originals] = now[:len(t.journal)+t.tears.IntN(added)]
 	}
 }
 
