@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"maps"
 	"testing"
 
@@ -30,16 +31,29 @@ func entry(t *testing.T, s *runtime.Sluice, c *runtime.Container) status.Contain
 	return status.Container{}
 }
 
-// consistent compares the plugin's status with the kernel when nothing is happening: each
-// container has the CPUs that the status shows, all running containers are listed, nobody else is
-// on a pin's CPUs, and both levels of nested containers have the same limits.
+// consistent checks that the plugin's status and the kernel agree when nothing is happening.
 func consistent(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {
 	t.Helper()
-	st := statusOf(t, s)
+	all, err := inconsistencies(rt, statusOf(t, s))
+	must(t, err)
+	for _, one := range all {
+		t.Error(one)
+	}
+}
+
+// inconsistencies compares the plugin's status with the kernel when nothing is happening: each
+// container has the CPUs that the status shows, all running containers are listed, nobody else is
+// on a pin's CPUs, and both levels of nested containers have the same limits.
+func inconsistencies(rt *runtime.Runtime, st *status.Status) (all []error, err error) {
 	kernel, err := rt.CPUSets()
-	must(t, err)
+	if err != nil {
+		return nil, err
+	}
 	sandboxes, err := rt.Sandboxes()
-	must(t, err)
+	if err != nil {
+		return nil, err
+	}
+	wrong := func(format string, a ...any) { all = append(all, fmt.Errorf(format, a...)) }
 	maps.DeleteFunc(kernel, func(id string, _ cpuset.Set) bool { return sandboxes[id] }) // pause containers do nothing
 	told := map[string]bool{}
 	for _, c := range st.Containers {
@@ -53,26 +67,30 @@ func consistent(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {
 			want = st.Machine.Online
 		}
 		if has != want {
-			t.Errorf("%s %s is on CPUs %s, and told to be on %s", c.Class, c.Ref, has, want)
+			wrong("%s %s is on CPUs %s, and told to be on %s", c.Class, c.Ref, has, want)
 		}
 		if !c.Class.Pinned() || !c.Unlimited {
 			continue // the container shares CPUs
 		}
 		for id, other := range kernel {
 			if id != c.ID && other.Overlaps(has) {
-				t.Errorf("%s has CPUs %s for itself, and %s is on %s", c.Ref, has, id, other)
+				wrong("%s has CPUs %s for itself, and %s is on %s", c.Ref, has, id, other)
 			}
 		}
 	}
 	for id := range kernel {
 		if !told[id] {
-			t.Errorf("container %s runs, and sluice does not know it", id)
+			wrong("container %s runs, and sluice does not know it", id)
 		}
 	}
-	even(t, rt)
-	if st.Counters.Panics > 0 {
-		t.Errorf("%d panics", st.Counters.Panics)
+	uneven, err := rt.Uneven()
+	for _, limit := range uneven {
+		wrong("container %s", limit)
 	}
+	if st.Counters.Panics > 0 {
+		wrong("%d panics", st.Counters.Panics)
+	}
+	return all, err
 }
 
 // even checks that both levels of nested containers have the same limits.
