@@ -173,7 +173,7 @@ func (f *faultNode) refuses(writes bool) {
 	f.live()
 	f.pass()
 	f.live()
-	f.mayFail = false
+	f.mayFail, f.denied = false, writes
 	f.trouble.plan(planned{})
 }
 

@@ -50,6 +50,7 @@ type faultNode struct {
 	unplugged  cpuset.Set      // CPUs that went offline since the last check
 	hotplugged bool            // CPUs went offline once
 	unpinned   bool            // all was given back since the last check
+	denied     bool            // the kernel refused writes since the node came to rest last
 }
 
 // newFaultNode makes a node of one of the kernels with one of the configurations.

@@ -56,9 +56,19 @@ func (w *Writer) Apply(skip string) error {
 // Apply tries again.
 func (w *Writer) TryApply() { w.Apply("") } //nolint:errcheck // the reconciler logs what fails
 
+// ownTime is how long a container passes for this process's own after the kernel has refused to set
+// its cpuset. Others can be refused like that too, for a while.
+const ownTime = 5 * time.Minute
+
 // ApplyDue is TryApply for the periodic pass. It skips the containers whose last write failed
 // too recently to try again.
 func (w *Writer) ApplyDue() {
+	for _, c := range w.Order {
+		if !c.Own.IsZero() && w.Now().Sub(c.Own) >= ownTime {
+			c.Own = w.Now()
+			w.TakeOver(c)
+		}
+	}
 	waiting := false
 	w.applyBut(func(c *node.Container, changes []knobs.Change) bool { //nolint:errcheck // the reconciler logs what fails
 		held := len(w.delayedKnobs(c, changes)) > 0
@@ -93,11 +103,14 @@ func (w *Writer) applyBut(skip func(*node.Container, []knobs.Change) bool) error
 	failed, err := w.Reconciler.Write(changes)
 	for i, c := range moved {
 		if failed.In(c.Path) {
-			c.Own = errors.Is(failed[reconcile.Key{Path: c.Path, Knob: knobs.CPUs}], cgroupfs.ErrNamespace)
+			c.Own = time.Time{}
+			if errors.Is(failed[reconcile.Key{Path: c.Path, Knob: knobs.CPUs}], cgroupfs.ErrNamespace) {
+				c.Own = w.Now()
+			}
 			w.Observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
 			continue
 		}
-		c.Has, c.Own = wants[i], false
+		c.Has, c.Own = wants[i], time.Time{}
 	}
 	if err == nil {
 		w.applied = w.LedgerState()

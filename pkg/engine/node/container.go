@@ -48,7 +48,7 @@ type Container struct {
 	Quota   knobs.CPUQuota // the CFS quota that Sluice has lifted or may lift; zero if it has none
 	Drift   int            // number of repairs
 	Contest reconcile.Backoff
-	Own     bool        // it is this process's own: the kernel refuses to set its cpuset, which only the runtime can
+	Own     time.Time   // when the kernel last refused to set its cpuset, since it is this process's own, and only the runtime can; zero if it is not
 	Foreign *cpuset.Set // its CPUs in the kernel if the kubelet sets them; nil otherwise, or if they are unknown
 
 	// These fields are about the runtime's own record of it.

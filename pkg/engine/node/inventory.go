@@ -87,7 +87,7 @@ func (n *Node) Reaches(c *Container) bool {
 }
 
 // SetsCPUs reports whether Sluice can write the container's cpuset.
-func (n *Node) SetsCPUs(c *Container) bool { return n.Reaches(c) && !c.Own }
+func (n *Node) SetsCPUs(c *Container) bool { return n.Reaches(c) && c.Own.IsZero() }
 
 // Shares reports whether the parent cgroup of a pod's containers also has containers of other
 // pods.
