@@ -153,6 +153,7 @@ type Container struct {
 	PodUID               string                 `json:"podUID"`                   // UID of the pod in Kubernetes.
 	Ref                  string                 `json:"ref"`                      // Container as "namespace/pod/container".
 	Class                workload.Class         `json:"class"`                    // Class of the container: "LSE", "LSR", "LS", "BE" or "SYSTEM".
+	Tier                 *workload.Tier         `json:"tier,omitempty"`           // Tier of a BE container's pod: "mid", "batch" or "free"; absent for other classes.
 	Pool                 string                 `json:"pool,omitempty"`           // Pool of the container; absent if it has exclusive CPUs.
 	State                placement.State        `json:"state"`                    // State of the grant: "reserved" before the container's start, "held" after it.
 	Controlled           bool                   `json:"controlled"`               // Whether Sluice may set the container's CPUs.
@@ -173,6 +174,14 @@ type Container struct {
 	CacheMeasuredAt      time.Time              `json:"cacheMeasuredAt,omitzero"` // Time at which the cache counters were read; absent if they were not.
 	Usage                *Usage                 `json:"usage,omitempty"`          // Resources that the container uses; absent if the control loop has not measured it.
 	PlacedAt             time.Time              `json:"placedAt,omitzero"`        // Time at which the container was placed.
+}
+
+// ClassText names a class, with the tier beside it where that is not the default.
+func ClassText(class workload.Class, tier *workload.Tier) string {
+	if tier == nil || *tier == workload.TierBatch {
+		return class.String()
+	}
+	return class.String() + " " + tier.String()
 }
 
 // Older orders containers as a status lists them: the oldest first.
@@ -232,6 +241,7 @@ type Counters struct {
 type Answer struct {
 	Ref       string                `json:"ref"`                // Container as "namespace/pod/container".
 	Class     workload.Class        `json:"class"`              // Class that the container would have.
+	Tier      *workload.Tier        `json:"tier,omitempty"`     // Tier that the container's pod would have without a priority class; absent for other classes than BE.
 	CPUs      cpuset.Set            `json:"cpus"`               // CPUs that the container could use; empty means all.
 	Mems      cpuset.Set            `json:"mems"`               // NUMA nodes that the container could get memory from; empty means all.
 	Unlimited bool                  `json:"unlimited"`          // Whether the container's CPU quota would be lifted.

@@ -20,7 +20,7 @@ func WhatIf(ledger *placement.Ledger, pod *workload.Pod, containers []workload.C
 		c := &containers[i]
 		ref := workload.Ref(pod, c)
 		r, warnings, err := parse(c)
-		answers[i] = Answer{Ref: ref, Class: r.Class, Keys: r.Keys, Warnings: warnings}
+		answers[i] = Answer{Ref: ref, Class: r.Class, Tier: r.BatchTier(), Keys: r.Keys, Warnings: warnings}
 		var as placement.Assignment
 		if err == nil {
 			// No container of the runtime has a name for its id.

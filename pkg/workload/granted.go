@@ -10,6 +10,7 @@ type Granted struct {
 	Memory      int64    // in bytes
 	BatchCPU    MilliCPU // part of the node's batch resources
 	BatchMemory int64    // part of the node's batch resources, in bytes
+	Mid         bool     // some of the pod's batch resources are mid resources
 	PodLevel    bool     // the pod has requests of its own, of which CPU and Memory are a part
 
 	// These are the batch resources of all containers of the pod together: the most that a

@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -33,7 +32,8 @@ type Tuning struct {
 	Required []string // keys of the features without which the container must not start
 	Allow    Optional[Actions]
 	Evict    Evict
-	Notice   bool // the container gets a file with what batch work has to expect; for BE only
+	Tier     Optional[Tier] // for BE only
+	Notice   bool           // the container gets a file with what batch work has to expect; for BE only
 }
 
 // Burst is CPU burst: the container may run above the quota for a short while, with quota that
@@ -144,13 +144,4 @@ const (
 type Evict struct {
 	Never bool
 	Order Optional[int] // lower ones are evicted first; 0 if unset
-	// PriorityClass is the lowest priority of the pod's Koordinator priority class, or 0 if it
-	// has none. It decides between pods of the same order, and the lower one is evicted first.
-	PriorityClass int
-}
-
-// Compare returns a negative number if a pod with e is evicted before one with other, a
-// positive one if it is evicted after it, and 0 if neither decides the order. It ignores Never.
-func (e Evict) Compare(other Evict) int {
-	return cmp.Or(cmp.Compare(e.Order.Value, other.Order.Value), cmp.Compare(e.PriorityClass, other.PriorityClass))
 }

@@ -42,6 +42,14 @@ func (r *Request) Grant() (MilliCPU, int64) {
 	return max(r.Milli, r.Batch.CPURequest.Value), max(r.Memory, r.Batch.MemoryRequest.Value)
 }
 
+// BatchTier returns the tier that the request names, or the default; nil for other classes than BE.
+func (r *Request) BatchTier() *Tier {
+	if r.Class != BE {
+		return nil
+	}
+	return new(r.Tier.Value)
+}
+
 // RequestKey is one key that influenced the request.
 type RequestKey struct {
 	Key    string `json:"key"`    // Key, for example "class".

@@ -39,6 +39,7 @@ func testLoop(t *testing.T, rt *runtime.Runtime) {
 		{"the plugin dies or stalls", testFailsafe},
 		{"the plugin is restarted", testRestartInSqueeze},
 		{"services keep their proportions", testWeights},
+		{"batch work shares by tier", testTiers},
 		{"idle pins are lent", testLend},
 		{"batch comes and goes", testLoopChurn},
 		{"a recording is played back", testRecording},

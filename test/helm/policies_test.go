@@ -55,7 +55,7 @@ func TestPolicies(t *testing.T) {
 		"Koordinator's resources": {append(values, "--set", "kube.resources=koordinator"), strings.NewReplacer(
 			"cpu: batch.sluice.dev/cpu", "cpu: kubernetes.io/batch-cpu",
 			"memory: batch.sluice.dev/memory", "memory: kubernetes.io/batch-memory",
-			"keptPriorityClasses: sluice-batch-high", "keptPriorityClasses: sluice-batch-high koord-batch koord-free").Replace(all)},
+			"keptPriorityClasses: sluice-batch-high sluice-mid sluice-free", "keptPriorityClasses: sluice-batch-high sluice-mid sluice-free koord-mid koord-batch koord-free").Replace(all)},
 		"other resources and namespaces": {append(values, "--set", "kube.resources=katalyst,policies.pinnedNamespaces={db,web}"), strings.NewReplacer(
 			"cpu: batch.sluice.dev/cpu", "cpu: resource.katalyst.kubewharf.io/reclaimed_millicpu",
 			"memory: batch.sluice.dev/memory", "memory: resource.katalyst.kubewharf.io/reclaimed_memory",

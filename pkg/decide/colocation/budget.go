@@ -21,6 +21,7 @@ type Budget struct {
 	Now           time.Time
 	Resizing      map[string]bool // UIDs of the pods that the kubelet is resizing
 	NestedQuotas  bool            // cgroup v1: no quota may exceed that of a parent cgroup
+	IdleClass     bool            // batch pods have no CPU weights among each other
 }
 
 // BudgetDivider divides budgets. It reuses its slices for each.
@@ -28,18 +29,25 @@ type BudgetDivider struct {
 	claims []control.Share
 	pods   []string // UIDs of the pods whose claims come after those of the batch cgroups
 	parts  []workload.MilliCPU
+	inside insideDivider
 }
 
 // Divide divides a budget between the batch cgroups and the batch pods outside of them, by
-// weight and demand, and puts the quotas into want. Each gets at least its part of the floor,
-// and at least LeastQuota. A pod keeps its present quota if the new one is hardly larger.
+// weight and demand, and puts the quotas into want. Each gets at least its part of the floor by
+// weight, and at least LeastQuota. A pod keeps its present quota if the new one is hardly larger. Where
+// pods have no weights, the pods of a batch cgroup get quotas that stand for them.
 func (d *BudgetDivider) Divide(v *NodeView, b *Budget, have, want CPUDesired) {
 	dirs := v.BatchCgroups.Dirs
+	d.inside.begin(v, b.Now)
 	d.claim(v, b)
 	n := workload.MilliCPU(max(len(d.claims), 1))
+	weights := int64(0)
+	for i := range d.claims {
+		weights += d.claims[i].Weight
+	}
 	for i := range d.claims { // the whole budget is distributed, so that each has room to begin
 		d.claims[i].Demand += (b.Amount + n - 1) / n
-		d.claims[i].Floor = FloorOf(b.Floor, int(n))
+		d.claims[i].Floor = max(workload.MilliCPU(int64(b.Floor)*d.claims[i].Weight/weights), LeastQuota)
 	}
 	d.parts = control.Split(d.parts, b.Amount, d.claims)
 	want.ForgetBatchQuotas()
@@ -47,6 +55,9 @@ func (d *BudgetDivider) Divide(v *NodeView, b *Budget, have, want CPUDesired) {
 		quota := qos.Loop{Quota: Quota(amount), Why: BudgetWhy}
 		if i < len(dirs) {
 			want.BatchCgroups[dirs[i]] = quota
+			if b.IdleClass {
+				d.inside.divide(v, b, dirs[i], amount, have, want)
+			}
 			continue
 		}
 		uid := d.pods[i-len(dirs)]
@@ -79,7 +90,9 @@ func (d *BudgetDivider) claim(v *NodeView, b *Budget) {
 			at = len(d.claims) - 1
 		}
 		s := &d.claims[at]
-		s.Weight += int64(max(c.Request, 1))
+		if i == v.Pods[c.Pod].First {
+			s.Weight += d.inside.weight(v, c.Pod)
+		}
 		s.Demand += 2 * c.CPU.Usage
 	}
 }

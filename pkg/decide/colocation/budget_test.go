@@ -26,7 +26,7 @@ func TestDivideBudget(t *testing.T) {
 		"nobody":                                {nil, Budget{Amount: 4000}, nil, nil},
 		"a batch cgroup alone":                  {[]Container{job}, Budget{Amount: 4000}, map[string]workload.MilliCPU{dir: 4000}, nil},
 		"pods by weight":                        {[]Container{low, other}, Budget{Amount: 1000}, nil, map[string]workload.MilliCPU{"low": 500, "other": 500}},
-		"a floor above the budget":              {[]Container{low, other}, Budget{Amount: 100, Floor: 800}, nil, map[string]workload.MilliCPU{"low": 400, "other": 400}},
+		"a floor above the budget":              {[]Container{low, other}, Budget{Amount: 100, Floor: 800}, nil, map[string]workload.MilliCPU{"low": 600, "other": 200}},
 		"the least that a quota is made for":    {[]Container{low, other}, Budget{Amount: 1}, nil, map[string]workload.MilliCPU{"low": LeastQuota, "other": LeastQuota}},
 		"a pod that isn't batch as a whole":     {[]Container{low, mixed}, Budget{Amount: 1000}, nil, nil},
 		"a pod that is being resized":           {[]Container{low, other}, Budget{Amount: 1000, Resizing: map[string]bool{"low": true}}, nil, map[string]workload.MilliCPU{"other": 1000}},
@@ -102,6 +102,7 @@ func TestDesired(t *testing.T) {
 	for name, change := range map[string]func(){
 		"containers": func() { twin.Containers["x"] = loop(1, "") }, "pods": func() { twin.Pods["x"] = loop(1, "") },
 		"cgroups": func() { twin.BatchCgroups["x"] = loop(1, "") }, "weights": func() { twin.LSWeights["x"] = 200 },
+		"parts": func() { twin.Parts["x"] = loop(1, "") },
 	} {
 		twin = d.Clone()
 		if change(); d.Equal(twin) {
@@ -109,7 +110,7 @@ func TestDesired(t *testing.T) {
 		}
 	}
 	twin.ForgetBatchQuotas()
-	if len(twin.Pods)+len(twin.BatchCgroups) > 0 || len(twin.Containers) == 0 {
+	if len(twin.Pods)+len(twin.BatchCgroups)+len(twin.Parts) > 0 || len(twin.Containers) == 0 {
 		t.Errorf("only the quotas that bound batch work are forgotten: %+v", twin)
 	}
 }

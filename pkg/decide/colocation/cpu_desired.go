@@ -12,23 +12,32 @@ type CPUDesired struct {
 	Containers   map[string]qos.Loop // quotas by container ID: raised, throttled or demoted
 	Pods         map[string]qos.Loop // quotas by UID of batch pods outside of batch cgroups
 	BatchCgroups map[string]qos.Loop // quotas by path
+	Parts        map[string]qos.Loop // quotas by UID of pods in batch cgroups, in place of CPU weights among them
 	LSWeights    map[string]int      // by path of a parent: weight, in percent, of everything below it that is not batch work
 }
 
 // NewCPUDesired returns a value that asks for no change.
 func NewCPUDesired() CPUDesired {
-	return CPUDesired{map[string]qos.Loop{}, map[string]qos.Loop{}, map[string]qos.Loop{}, map[string]int{}}
+	return CPUDesired{map[string]qos.Loop{}, map[string]qos.Loop{}, map[string]qos.Loop{}, map[string]qos.Loop{}, map[string]int{}}
 }
 
 // Equal reports whether both ask for the same.
 func (d CPUDesired) Equal(other CPUDesired) bool {
 	return maps.Equal(d.Containers, other.Containers) && maps.Equal(d.Pods, other.Pods) &&
-		maps.Equal(d.BatchCgroups, other.BatchCgroups) && maps.Equal(d.LSWeights, other.LSWeights)
+		maps.Equal(d.BatchCgroups, other.BatchCgroups) && maps.Equal(d.Parts, other.Parts) && maps.Equal(d.LSWeights, other.LSWeights)
 }
 
 // Clone returns a copy.
 func (d CPUDesired) Clone() CPUDesired {
-	return CPUDesired{maps.Clone(d.Containers), maps.Clone(d.Pods), maps.Clone(d.BatchCgroups), maps.Clone(d.LSWeights)}
+	return CPUDesired{maps.Clone(d.Containers), maps.Clone(d.Pods), maps.Clone(d.BatchCgroups), maps.Clone(d.Parts), maps.Clone(d.LSWeights)}
+}
+
+// PodQuota returns the quota for a pod's cgroup; the zero value is none.
+func (d CPUDesired) PodQuota(uid string) qos.Loop {
+	if part, ok := d.Parts[uid]; ok {
+		return part
+	}
+	return d.Pods[uid]
 }
 
 // WantQuota adds a controller's quota for a container. The lowest of all controllers counts.
@@ -42,4 +51,5 @@ func (d CPUDesired) WantQuota(id string, want qos.Loop) {
 func (d CPUDesired) ForgetBatchQuotas() {
 	clear(d.BatchCgroups)
 	clear(d.Pods)
+	clear(d.Parts)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/evictorder"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -30,6 +31,7 @@ type NodeView struct {
 	MachineMemory int64
 
 	rules  Rules
+	said   []bool         // whether a pod or the configuration says its tier; same order as View.Pods
 	index  map[string]int // index in View.Containers, by container ID
 	pods   map[string]int // index in View.Pods, by UID
 	sets   []cpuset.Set   // CPUs of View.Pools
@@ -57,10 +59,11 @@ func (v *NodeView) SetInventory(inv *Inventory) {
 	clear(v.index)
 	clear(v.pods)
 	v.Members = inv.byPod(v.Members[:0], v.pods)
-	v.Pods, v.Containers = v.Pods[:0], v.Containers[:0]
+	v.Pods, v.Containers, v.said = v.Pods[:0], v.Containers[:0], v.said[:0]
 	for i := range v.Members {
 		v.enter(&v.Members[i])
 	}
+	v.SetAPIPods(v.APIPods)
 	v.BatchCgroups = FindBatchCgroups(inv)
 	v.targets, v.closeTargets = targets(inv, &v.BatchCgroups), nil
 }
@@ -80,6 +83,17 @@ func (v *NodeView) Targets() []observe.Target {
 	return v.closeTargets
 }
 
+// SetAPIPods enters what the API knows of the node's pods. Their priorities give the tiers of those of
+// which neither the pod nor the configuration says one.
+func (v *NodeView) SetAPIPods(pods map[string]evictorder.Pod) {
+	v.APIPods = pods
+	for i := range v.Pods {
+		if p := &v.Pods[i]; !v.said[i] {
+			p.Tier, _ = workload.TierOfPriority(pods[p.UID].Priority)
+		}
+	}
+}
+
 // SetPoolCPUs replaces the CPUs of the pools after a resize.
 func (v *NodeView) SetPoolCPUs(pools []placement.PoolCPUs) {
 	v.sets, v.spares = v.sets[:0], v.spares[:0]
@@ -96,10 +110,13 @@ func (v *NodeView) enter(c *Container) {
 	if at == len(v.Pods) {
 		v.Pods = append(v.Pods, control.Pod{
 			UID: c.Pod.UID, Ref: c.PodRef, Class: r.Class, Since: c.Since,
-			Labels: c.Pod.Labels, Evict: r.Evict, First: len(v.Containers),
+			Labels: c.Pod.Labels, Evict: r.Evict, Tier: r.Tier.Value, First: len(v.Containers),
 		})
+		v.said = append(v.said, false)
 	}
 	p := &v.Pods[at]
+	p.Tier = max(p.Tier, r.Tier.Value)
+	v.said[at] = v.said[at] || r.Tier.Set
 	if rank(r.Class) < rank(p.Class) {
 		p.Class = r.Class
 	}

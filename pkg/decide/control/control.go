@@ -128,6 +128,7 @@ type Pod struct {
 	Since        time.Time
 	Labels       map[string]string // labels from the runtime; must not be modified
 	Evict        workload.Evict
+	Tier         workload.Tier    // of a BE pod
 	Allow        workload.Actions // actions that the annotation allow.sluice.dev permits although the pod is not BE
 	First, Count int              // range of its containers in View.Containers
 }

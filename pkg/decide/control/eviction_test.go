@@ -41,8 +41,9 @@ func TestEvictionOrder(t *testing.T) {
 	}{
 		"the largest user of memory":        {resource: ResourceMemory, actors: []actor{busy, large}, want: "large"},
 		"the largest user of CPU":           {resource: ResourceCPU, actors: []actor{busy, large}, want: "busy"},
-		"priority goes before use":          {resource: ResourceMemory, actors: []actor{large, be("low", func(a *actor) { a.priority = -1 })}, want: "low"},
-		"order goes before priority":        {resource: ResourceMemory, actors: []actor{be("low", func(a *actor) { a.priority = -9 }), be("first", func(a *actor) { a.order = -1 })}, want: "first"},
+		"the tier goes before use":          {resource: ResourceMemory, actors: []actor{large, be("free", func(a *actor) { a.tier = workload.TierFree })}, want: "free"},
+		"the tier goes before the order":    {resource: ResourceMemory, actors: []actor{be("free", func(a *actor) { a.tier, a.order = workload.TierFree, 9 }), be("mid", func(a *actor) { a.tier, a.order = workload.TierMid, -9 }), large}, want: "free"},
+		"the order within a tier":           {resource: ResourceMemory, actors: []actor{large, be("first", func(a *actor) { a.order = -1 })}, want: "first"},
 		"memory of which nothing is held":   {resource: ResourceMemory, actors: []actor{be("none", func(a *actor) { a.anon, a.cpu, a.order = 0, 900, -9 })}},
 		"CPU of which nothing is used":      {resource: ResourceCPU, actors: []actor{be("idle", func(a *actor) { a.cpu = 9 })}},
 		"who holds some goes before none":   {resource: ResourceMemory, actors: []actor{be("none", func(a *actor) { a.anon, a.order = 0, -9 }), large}, want: "large"},

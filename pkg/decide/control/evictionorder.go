@@ -67,7 +67,7 @@ func (e *Eviction) evict(v *View, r *EvictRequest, by EvictBy, pod, others int) 
 	e.victim = Victim{UID: p.UID, Ref: p.Ref, Why: r.Why, Grace: r.Grace, By: by, CoolDown: v.Now.Add(e.cfg.CoolDown)}
 	d := Decision{Controller: "eviction", Object: p.Ref, Action: "evict", To: p.UID, Cause: r.Cause,
 		Why: fmt.Sprintf("%s; of %d pods that may be evicted it goes first: class %s, evict %s, it uses %s",
-			r.Why, others, p.Class, orderText(p.Evict), r.Resource.text(amount)),
+			r.Why, others, rankText(p), strconv.Itoa(p.Evict.Order.Value), r.Resource.text(amount)),
 		Facts: []Fact{r.Resource.fact("need", r.Need), r.Resource.fact("gives", amount), {"candidates", float64(others)}}}
 	if by == EvictCRI && e.cfg.By == EvictKubernetes {
 		d.Why += "; it is ended through the runtime, because the API server has not helped in time"
@@ -79,13 +79,12 @@ func (e *Eviction) evict(v *View, r *EvictRequest, by EvictBy, pod, others int) 
 	return &e.victim
 }
 
-// orderText formats a pod's place in the order of eviction.
-func orderText(e workload.Evict) string {
-	text := strconv.Itoa(e.Order.Value)
-	if e.PriorityClass != 0 {
-		text += ", Koordinator's priority class " + strconv.Itoa(e.PriorityClass)
+// rankText formats a pod's class, with the tier of batch work.
+func rankText(p *Pod) string {
+	if p.Class == workload.BE {
+		return "BE, tier " + p.Tier.String()
 	}
-	return text
+	return p.Class.String()
 }
 
 // text formats an amount of the resource.
@@ -157,8 +156,8 @@ type evictable struct {
 	since    time.Time
 }
 
-// goesBefore orders pods for eviction: BE pods come before others, then workload.Evict decides,
-// the lower priority, and the larger usage. Usages within the same power of two count as equal:
+// goesBefore orders pods for eviction: BE pods come before others, then the lower tier, the lower
+// order of workload.Evict, the lower priority, and the larger usage. Usages within the same power of two count as equal:
 // then the younger pod goes first, because less of its work is lost.
 func (a *evictable) goesBefore(b *evictable) bool {
 	if a.leaves != b.leaves {
@@ -166,7 +165,8 @@ func (a *evictable) goesBefore(b *evictable) bool {
 	}
 	return cmp.Or(
 		classOrder(a.pod.Class, b.pod.Class),
-		a.pod.Evict.Compare(b.pod.Evict),
+		cmp.Compare(a.pod.Tier, b.pod.Tier),
+		cmp.Compare(a.pod.Evict.Order.Value, b.pod.Evict.Order.Value),
 		cmp.Compare(a.priority, b.priority),
 		cmp.Compare(bits.Len64(uint64(b.use)), bits.Len64(uint64(a.use))),
 		b.since.Compare(a.since),

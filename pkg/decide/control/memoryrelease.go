@@ -158,7 +158,7 @@ func (m *Memory) gather(v *View, pool int) {
 	}
 	slices.SortFunc(m.candidates, func(a, b donor) int {
 		x, y := &v.Containers[a.container], &v.Containers[b.container]
-		return cmp.Or(classOrder(x.Class, y.Class), cmp.Compare(b.cache, a.cache), cmp.Compare(x.ID, y.ID))
+		return cmp.Or(classOrder(x.Class, y.Class), cmp.Compare(v.Pods[x.Pod].Tier, v.Pods[y.Pod].Tier), cmp.Compare(b.cache, a.cache), cmp.Compare(x.ID, y.ID))
 	})
 }
 

@@ -16,18 +16,18 @@ type stage struct{ View }
 
 // actor is a pod of a stage.
 type actor struct {
-	uid      string
-	class    workload.Class
-	order    int
-	priority int // priority class in Koordinator's scheme
-	never    bool
-	allow    workload.Actions
-	anon     int64 // in MiB
-	cache    int64
-	cpu      workload.MilliCPU
-	request  workload.MilliCPU
-	limit    workload.MilliCPU
-	labels   map[string]string
+	uid     string
+	class   workload.Class
+	order   int
+	tier    workload.Tier
+	never   bool
+	allow   workload.Actions
+	anon    int64 // in MiB
+	cache   int64
+	cpu     workload.MilliCPU
+	request workload.MilliCPU
+	limit   workload.MilliCPU
+	labels  map[string]string
 }
 
 func stageNow() time.Time { return time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC) }
@@ -51,7 +51,7 @@ func (s *stage) add(a actor) {
 		pool = 2
 	}
 	s.Pods = append(s.Pods, Pod{UID: a.uid, Ref: "ns/" + a.uid, Class: a.class, Labels: a.labels, Allow: a.allow,
-		Evict: workload.Evict{Never: a.never, Order: workload.Some(a.order), PriorityClass: a.priority}, First: len(s.Containers), Count: 1})
+		Evict: workload.Evict{Never: a.never, Order: workload.Some(a.order)}, Tier: a.tier, First: len(s.Containers), Count: 1})
 	c := Container{Ref: "ns/" + a.uid + "/c", Pod: len(s.Pods) - 1, Pool: pool, Class: a.class, Request: a.request, Limit: a.limit}
 	c.ID = a.uid
 	c.CPU.Usage = a.cpu

@@ -1,6 +1,7 @@
 package qos
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -78,7 +79,7 @@ func (t *tuner) batch() {
 		g := grantOf(t.node, c)
 		if g.Shares > 0 {
 			milli += max(0, min(c.Request.Batch.CPURequest.Value, maxMilli))
-			t.shares = knobs.RequestShares(int64(milli))
+			t.shares = knobs.RequestShares(percentOf(int64(milli), t.tier().Percent()))
 			t.setGrant(i, knobs.Weight, g.Shares)
 		}
 		if g.Quota.Finite() {
@@ -119,13 +120,40 @@ func (t *tuner) setGrant(i int, k knobs.Knob, v knobs.Value) {
 	t.missing(i, batchKey, k.String()+" is not there: its controller is not mounted")
 }
 
+// tier returns the highest tier of the pod's containers. It is TierBatch for all that is not batch work,
+// and for a pod whose containers have ended.
+func (t *tuner) tier() (tier workload.Tier) {
+	for i := range t.pod.Containers {
+		r := &t.pod.Containers[i].Request
+		if r.Class != workload.BE {
+			return workload.TierBatch
+		}
+		if i == 0 {
+			tier = r.Tier.Value
+		}
+		tier = max(tier, r.Tier.Value)
+	}
+	return tier
+}
+
+// sumWhy is the reason given for the weight of a pod with batch resources.
+func (t *tuner) sumWhy() string {
+	if tier := t.tier(); tier != workload.TierBatch {
+		return "sum of its containers' batch resources, by tier " + tier.String()
+	}
+	return "sum of its containers' batch resources"
+}
+
 // weight sets the pod's single weight, which combines its batch resources, identity and pool.
 func (t *tuner) weight() {
 	percent := 0
 	for i := range t.pod.Containers {
 		percent = max(percent, t.pod.Containers[i].Request.Weight)
 	}
-	shares := t.shares
+	shares, why := t.shares, "weight of its pool"
+	if tier := t.tier(); shares == 0 && tier != workload.TierBatch && t.pod.QoS == workload.BestEffort {
+		percent, why = max(1, cmp.Or(percent, 100)*tier.Percent()/100), "tier "+tier.String()+" of batch work"
+	}
 	if t.pod.KeepWeight {
 		shares, percent = 0, min(percent, 100)
 		for i := range t.pod.Containers {
@@ -139,7 +167,7 @@ func (t *tuner) weight() {
 	case t.idle: // the kernel refuses a weight
 		for i := range t.pod.Containers {
 			if t.pod.Containers[i].Request.Batch.CPURequest.Set {
-				t.note(i, batchKey, "the pod has cpu.idle and with it no weight: its batch CPU ranks its containers, not the pod among other idle ones")
+				t.note(i, batchKey, "the pod has cpu.idle and with it no weight: its batch CPU ranks its containers, and the pod among other idle ones only where control.batch limits these by quota")
 			}
 		}
 	case t.lowest:
@@ -153,9 +181,9 @@ func (t *tuner) weight() {
 		shares = knobs.Shares(percentOf(int64(shares), percent))
 		t.weightScaled(Setting{Value: min(max(shares, knobs.MinShares), knobs.MaxShares), Why: "batch resources by the weight of its pool"}, scale)
 	case shares > 0:
-		t.weightScaled(Setting{Value: shares, Why: "sum of its containers' batch resources"}, scale)
+		t.weightScaled(Setting{Value: shares, Why: t.sumWhy()}, scale)
 	case percent > 0:
-		t.weightScaled(Setting{Percent: percent, Why: "weight of its pool"}, scale)
+		t.weightScaled(Setting{Percent: percent, Why: why}, scale)
 	default:
 		t.weightScaled(Setting{Percent: 100}, scale)
 	}

@@ -124,3 +124,33 @@ func TestIO(t *testing.T) {
 		}
 	}
 }
+
+// On kernels that weigh batch pods, a pod's weight follows its tier and its grant.
+func TestTierWeights(t *testing.T) {
+	t.Parallel()
+	of := func(class workload.Class, tier workload.Tier, grant int64) Container {
+		return Container{Request: workload.Request{Class: class, Tuning: workload.Tuning{Tier: workload.Some(tier), Identity: workload.Some(-1),
+			Batch: workload.Batch{CPURequest: workload.Optional[workload.MilliCPU]{Value: workload.MilliCPU(grant), Set: grant > 0}}}}}
+	}
+	for name, c := range map[string]struct {
+		node       *Node
+		containers []Container
+		want       string
+	}{
+		"batch":                  {oldMainline2(), []Container{of(workload.BE, workload.TierBatch, 1000)}, "1024"},
+		"mid":                    {oldMainline2(), []Container{of(workload.BE, workload.TierMid, 1000)}, "4096"},
+		"free":                   {oldMainline2(), []Container{of(workload.BE, workload.TierFree, 1000)}, "102"},
+		"the highest counts":     {oldMainline2(), []Container{of(workload.BE, workload.TierFree, 1000), of(workload.BE, workload.TierMid, 1000)}, "8192"},
+		"not of a service's pod": {oldMainline2(), []Container{of(workload.LS, workload.TierBatch, 0), of(workload.BE, workload.TierMid, 1000)}, "1024"},
+		"idle pods have none":    {mainline2(), []Container{of(workload.BE, workload.TierMid, 1000)}, ""},
+		"mid without a grant":    {anolis(), []Container{of(workload.BE, workload.TierMid, 0)}, "400%"},
+		"free without a grant":   {anolis(), []Container{of(workload.BE, workload.TierFree, 0)}, "10%"},
+		"an ended pod":           {anolis(), nil, ""},
+		"batch without a grant":  {anolis(), []Container{of(workload.BE, workload.TierBatch, 0)}, ""},
+	} {
+		got := For(c.node, &Pod{QoS: workload.BestEffort, Containers: c.containers}).Pod
+		if value := value(got, knobs.Weight); value != c.want {
+			t.Errorf("%s: %q, want %q", name, value, c.want)
+		}
+	}
+}

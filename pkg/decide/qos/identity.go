@@ -50,6 +50,10 @@ func (n *Node) mechanisms() []mechanism {
 
 func (n *Node) identityCrashes() bool { return knobs.GroupIdentityCrashes(n.Release) }
 
+// IdleClass reports whether BestEffort pods of the lowest CPU priority are in the idle class
+// (cpu.idle), in which the kernel knows no weights.
+func (n *Node) IdleClass() bool { return n.mechanisms() == nil && n.Features.Has(knobs.Idle) }
+
 // identity gives each container the CPU priority that it asks for, and the pod the highest of
 // these, since the containers of a pod compete within it. A container that asks for none counts
 // as normal.
@@ -79,7 +83,7 @@ func (t *tuner) identity() {
 		t.setPod(m.knob, m.value(highest), "cpu-identity "+strconv.Itoa(highest))
 	}
 	if mechanisms[0].knob == knobs.CgroupPriority && highest < 0 && t.shares > 0 && t.has(knobs.BTShares) {
-		t.setPod(knobs.BTShares, t.shares, "sum of its containers' batch resources, among those of cpu-identity -1")
+		t.setPod(knobs.BTShares, t.shares, t.sumWhy()+", among those of cpu-identity -1")
 	}
 	for i := range t.pod.Containers {
 		t.native(i, mechanisms, highest)

@@ -289,6 +289,15 @@ func (l *Loop) Usage(id string) (u status.Usage, cache observe.Cache, known bool
 	return u, cache, true
 }
 
+// Tier is the tier of a BE container's pod; nil until the loop knows the container.
+func (l *Loop) Tier(id string) *workload.Tier {
+	c := l.View.Container(id)
+	if c == nil || c.Class != workload.BE {
+		return nil
+	}
+	return new(l.View.Pods[c.Pod].Tier)
+}
+
 func pressureUsage(p *observe.Pressure) status.PressureUsage {
 	return status.PressureUsage{MeasuredAt: p.At, CPUFraction: p.CPU, MemoryFraction: p.Memory, IOFraction: p.IO}
 }

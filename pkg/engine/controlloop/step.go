@@ -6,6 +6,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/evictorder"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -38,10 +39,12 @@ func (l *Loop) step(all bool) {
 		return
 	}
 
-	l.View.Stuck, l.View.HasCRI, l.View.APIPods = l.stuck.list(l.View.Now), l.LastResort != nil, nil
+	l.View.Stuck, l.View.HasCRI = l.stuck.list(l.View.Now), l.LastResort != nil
+	var apiPods map[string]evictorder.Pod
 	if l.APIPods != nil {
-		l.View.APIPods = l.APIPods()
+		apiPods = l.APIPods()
 	}
+	l.View.SetAPIPods(apiPods)
 	in.Short, in.Given, in.Owed, in.Resizing = l.short, l.givenCPU(), l.Memory.Owed(), l.Settings.Resizing()
 	l.perform(c.Step(&l.View, &in, l.Settings.Want))
 	l.stepAdvisors(&l.View.View)
@@ -147,7 +150,7 @@ func (l *Loop) divide(amount workload.MilliCPU) {
 	l.dividedReleased = l.Settings.Released()
 	l.divider.Divide(&l.View, &colocation.Budget{
 		Amount: amount, Floor: l.Config.Control.Batch.Floor(&l.View.View),
-		Now: l.Now(), Resizing: l.Settings.Resizing(), NestedQuotas: l.Settings.NestsQuotas(),
+		Now: l.Now(), Resizing: l.Settings.Resizing(), NestedQuotas: l.Settings.NestsQuotas(), IdleClass: l.Settings.QoS.IdleClass(),
 	}, l.Settings.InForce(), l.Settings.Want)
 }
 

@@ -58,6 +58,7 @@ func (r *Reporter) updateContainer(c *node.Container, h *placement.Holder, knobs
 		PodUID:               h.Pod,
 		Ref:                  h.Ref,
 		Class:                h.Request.Class,
+		Tier:                 h.Request.BatchTier(),
 		Pool:                 r.Ledger.PoolOf(h),
 		State:                h.State,
 		Controlled:           controlled,

@@ -53,6 +53,9 @@ type Loop interface {
 	// Usage is a container's resource usage, with its part of the caches; known is false until
 	// it is measured.
 	Usage(id string) (u status.Usage, cache observe.Cache, known bool)
+	// Tier is the tier of a BE container's pod, which may depend on its priority in Kubernetes; nil
+	// until the loop knows the container.
+	Tier(id string) *workload.Tier
 }
 
 // New makes a reporter.
@@ -73,6 +76,7 @@ type containerUsage struct {
 	usage status.Usage
 	used  bool // usage has been measured
 	cache observe.Cache
+	tier  *workload.Tier
 }
 
 // Draft makes a status of the present state.
@@ -120,6 +124,7 @@ func (r *Reporter) Draft() *Draft {
 		if h, placed := r.Ledger.Holder(c.ID); placed {
 			one := containerUsage{Container: r.updateContainer(c, h, knobs)}
 			one.usage, one.cache, one.used = r.from.Loop.Usage(c.ID)
+			one.tier = cmp.Or(r.from.Loop.Tier(c.ID), one.Tier)
 			seen = append(seen, one)
 			if c.Cut != "" {
 				s.Grants.Cut = append(s.Grants.Cut, status.CutGrant{Container: h.Ref, PodUID: h.Pod, Why: c.Cut})
@@ -141,6 +146,7 @@ func (d *Draft) Status() *status.Status {
 		for i := range d.seen {
 			seen, c := &d.seen[i], &s.Containers[i]
 			*c = *seen.Container
+			c.Tier = seen.tier
 			c.Cache, c.CacheMeasuredAt = seen.cache.L3s, seen.cache.At
 			if seen.used {
 				c.Usage = &seen.usage

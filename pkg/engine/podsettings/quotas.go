@@ -30,7 +30,7 @@ func (s *Settings) Enforce() {
 	var pods []*workload.Pod
 	seen := map[string]bool{}
 	for _, c := range s.Order {
-		if uid := c.Pod.UID; !seen[uid] && (have.LSWeights[c.Above] != want.LSWeights[c.Above] || have.Containers[c.ID] != want.Containers[c.ID] || have.Pods[uid] != want.Pods[uid] ||
+		if uid := c.Pod.UID; !seen[uid] && (have.LSWeights[c.Above] != want.LSWeights[c.Above] || have.Containers[c.ID] != want.Containers[c.ID] || have.PodQuota(uid) != want.PodQuota(uid) ||
 			below && have.BatchCgroups[c.Above] != want.BatchCgroups[c.Above] && s.hasQuota(c)) {
 			seen[uid], pods = true, append(pods, c.Pod)
 		}
@@ -92,6 +92,8 @@ func (s *Settings) Unclaim(c *node.Container) {
 func (s *Settings) unclaimPod(uid string) {
 	delete(s.Want.Pods, uid)
 	delete(s.inForce.Pods, uid)
+	delete(s.Want.Parts, uid)
+	delete(s.inForce.Parts, uid)
 	s.released++
 }
 

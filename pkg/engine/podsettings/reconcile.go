@@ -71,7 +71,7 @@ func (s *Settings) declarePod(pod *workload.Pod) {
 	object, ok := node.PodObject(pod)
 	p := qos.Pod{
 		QoS: pod.QoS(), Quota: s.podLimit(object), Containers: make([]qos.Container, len(members)),
-		Loop:    s.roomFor(s.inForce.Pods[pod.UID], members),
+		Loop:    s.roomFor(s.inForce.PodQuota(pod.UID), members),
 		Ceiling: s.roomFor(s.inForce.BatchCgroups[colocation.Above(object.Path)], members), KeepWeight: s.Config.KeepWeights,
 	}
 	if rank, _ := colocation.RankOf(s.requestsOf(pod)); rank == colocation.RankService {

@@ -3,6 +3,7 @@ package podsettings
 import (
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -34,7 +35,7 @@ func (s *Settings) Suspend(pod *workload.Pod, writing bool) {
 func (s *Settings) suspendQuotas(pod *workload.Pod, writing bool) {
 	s.LifecycleChanges++
 	s.resized[pod.UID] = podResize{s.Now().Add(ResizeTime), writing}
-	_, found := s.inForce.Pods[pod.UID]
+	found := s.inForce.PodQuota(pod.UID) != qos.Loop{}
 	s.unclaimPod(pod.UID)
 	for _, c := range s.Order {
 		if c.Pod.UID != pod.UID {

@@ -33,7 +33,7 @@ func Explain(w io.Writer, s *status.Status, containers []status.Container, trail
 		}
 		paragraph(&out, "", c.Ref)
 		rows := [][]string{
-			{"class", cmp.Or(c.Class.String(), "none")},
+			{"class", cmp.Or(status.ClassText(c.Class, c.Tier), "none")},
 			{"pool", cmp.Or(c.Pool, "none")},
 			{"CPUs", cpusText(c.CPUs)},
 			{"memory", memsText(c.Mems)},

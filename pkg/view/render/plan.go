@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/view/whatif"
@@ -30,7 +31,7 @@ func Plan(w io.Writer, plans []whatif.Plan) error {
 				terminal.Table(&out, "    ", terminal.Columns, [][]string{{"refused", a.Problem}})
 			} else {
 				terminal.Table(&out, "    ", terminal.Columns, [][]string{
-					{"class", a.Class.String()},
+					{"class", status.ClassText(a.Class, a.Tier)},
 					{"CPUs", cpusText(a.CPUs)},
 					{"memory", memsText(a.Mems)},
 					{"CPU quota", quotaText(a.Unlimited)},

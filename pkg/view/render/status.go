@@ -203,7 +203,7 @@ func sharedHeader(wide bool) []string {
 }
 
 func sharedRow(c *status.Container, wide bool) []string {
-	row := append([]string{c.Ref, cmp.Or(c.Class.String(), "-"), cmp.Or(c.Pool, "-"), note(c)}, more(c, wide)...)
+	row := append([]string{c.Ref, cmp.Or(status.ClassText(c.Class, c.Tier), "-"), cmp.Or(c.Pool, "-"), note(c)}, more(c, wide)...)
 	if wide {
 		row = append(row, setOr(c.CPUs, "all"), setOr(c.Mems, "all"))
 	}

@@ -27,6 +27,9 @@ func fill(t *rapid.T, v reflect.Value) {
 	case cpuset.Set:
 		v.Set(reflect.ValueOf(cpuset.Range(0, rapid.IntRange(0, 3).Draw(t, "cpu"))))
 		return
+	case workload.Tier:
+		v.SetInt(int64(rapid.IntRange(int(workload.TierFree), int(workload.TierMid)).Draw(t, "tier")))
+		return
 	case workload.Class:
 		v.Set(reflect.ValueOf(rapid.SampledFrom([]workload.Class{workload.LS, workload.BE, workload.LSE}).Draw(t, "class")))
 		return

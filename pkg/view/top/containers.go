@@ -8,7 +8,6 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
-	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 // containers draws the table of containers in at most so many lines.
@@ -25,7 +24,7 @@ func (f *frame) containers(most int) []string {
 	last := min(len(all), first+shown)
 	order := cmp.Or(f.Sort, ByCPU)
 	l := f.line()
-	l.put(title, fmt.Sprintf("  %-6s%6s %6s %5s %5s %5s  %s  CONTAINER %d-%d of %d, by %s", "CLASS", "CPU", "OF", "THROT", "MEM", "WAITS", fit("POOL", poolWidth), first+1, last, len(all), order))
+	l.put(title, fmt.Sprintf("  %-7s%6s %6s %5s %5s %5s  %s  CONTAINER %d-%d of %d, by %s", "CLASS", "CPU", "OF", "THROT", "MEM", "WAITS", fit("POOL", poolWidth), first+1, last, len(all), order))
 	lines := []string{l.String()}
 	disturbed := f.disturbed()
 	for _, c := range all[first:last] {
@@ -51,7 +50,7 @@ func (f *frame) container(c *status.Container, disturbed bool) string {
 		mark, t = "t", warn
 	}
 	l.put(t, mark+" ")
-	l.put(plain, fit(className(c.Class), 6))
+	l.put(plain, fit(cmp.Or(status.ClassText(c.Class, c.Tier), "-"), 7))
 	f.usage(l, c)
 	where := c.Pool
 	if where == "" && c.Class.Pinned() {
@@ -101,13 +100,6 @@ func of(c *status.Container) string {
 		return humanize.AlignedCPUs(u.CPU.Limit)
 	}
 	return ""
-}
-
-func className(c workload.Class) string {
-	if c == workload.Unclassified {
-		return "-"
-	}
-	return c.String()
 }
 
 // sorted returns the containers in the chosen order: the highest values first, and then by

@@ -59,6 +59,7 @@ func settings() map[key][]setting {
 		requiredKey: {{value: "cpu-burst,memory-qos"}},
 		allowKey:    {{value: "throttle,demote,reclaim,evict"}, {value: "none", never: be}},
 		noticeKey:   {{value: "file"}, {value: "none"}},
+		tierKey:     {{value: "free"}, {value: "batch"}, {value: "mid", needs: HighTier}},
 		evictKey:    {{value: "-5"}, {value: "never", never: be}},
 	}
 }
@@ -199,6 +200,7 @@ func TestDialectsAreAuthorized(t *testing.T) {
 		{[]string{be, koordCPU + `={"groupIdentity":0}`}, HighIdentity, cpuIdentityKey, false},
 		{[]string{koordMemory + `={"priorityEnable":1,"priority":12}`}, OOMScore, memoryQoSKey, false},
 		{[]string{memoryEnh + `{"oom_priority":"300"}`}, OOMScore, memoryQoSKey, false},
+		{[]string{be, "label " + koordPriority + "=koord-mid"}, HighTier, tierKey, false},
 		{[]string{koordOOM + "=-998"}, OOMScore, oomScoreKey, false},
 		{[]string{koordOOMs + `={"app":-998}`}, OOMScore, oomScoreKey, false},
 	} {

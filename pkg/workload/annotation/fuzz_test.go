@@ -50,6 +50,8 @@ func checkGrant(t interface{ Fatalf(string, ...any) }, rules *Rules, p *workload
 		t.Fatalf("a node to itself without authorization: %q", show(got))
 	case !got.Class.Pinned() && (got.NUMA != 0 || got.SMT != 0 || got.L3 != 0 || got.Near != workload.Near{} || got.Exclusive != 0):
 		t.Fatalf("a shared class with a pin's keys: %q", show(got))
+	case got.Tier.Value > workload.TierBatch && !granted.Mid && !rules.authorized(p, HighTier):
+		t.Fatalf("tier mid without authorization: %q", show(got))
 	case got.Pool != "" && rules.knowsPool(got.Pool) != nil:
 		t.Fatalf("pool %q", got.Pool)
 	}
@@ -102,6 +104,8 @@ func checkKnobs(t interface{ Fatalf(string, ...any) }, rules *Rules, p *workload
 		t.Fatalf("killed last without authorization: %q", spell(knobs))
 	case m.WmarkMinAdj.Value < 0 && got.Class == workload.BE && !can(OOMScore):
 		t.Fatalf("BE spared without authorization: %q", spell(knobs))
+	case knobs.Tier.Value < workload.TierFree || knobs.Tier.Value > workload.TierMid, knobs.Tier.Set && got.Class != workload.BE:
+		t.Fatalf("a tier of %s: %q", got.Class, spell(knobs))
 	case knobs.OOMScore.Set && knobs.OOMScore.Value < c.OOMScoreAdj && !can(OOMScore):
 		t.Fatalf("an OOM score below the kubelet's without authorization: %q", spell(knobs))
 	case heaviest > 100 && !can(IOWeight):
@@ -129,7 +133,7 @@ var (
 	someScopes = []string{"", "", "", "/pod", "/container.app", "/container.other", "/x"}
 	someValues = []string{"LSE", "LSR", "LS", "BE", "SYSTEM", "critical", "batch", "1", "2", "3", "4", "8", "99999999999999999999", "0-1", "0-3", "0-8191", "0,2", "single", "prefer",
 		"full-core", "one-per-core", "any", "pack", "spread", "device", "0000:3b:00.0", "local", "core", "node", "db", "", " ", "\xff\x00", "{}",
-		"off", "auto", "100%", "-1", "memory-qos", "evict", "none", "never", "be", "{minPercent: 100, priority: 12}", "{wmarkMinAdj: -25}", "{swap: never}", "{swap: unlimited}", `{app: {cpu: "64", memory: 1Ti}}`, "{weight: 200}", `{weight: 50, devices: {"8:0": {weight: 101, readBPS: 1Mi}}}`}
+		"off", "auto", "100%", "-1", "memory-qos", "evict", "none", "never", "be", "mid", "free", "{minPercent: 100, priority: 12}", "{wmarkMinAdj: -25}", "{swap: never}", "{swap: unlimited}", `{app: {cpu: "64", memory: 1Ti}}`, "{weight: 200}", `{weight: 50, devices: {"8:0": {weight: 101, readBPS: 1Mi}}}`}
 	someDialect = []string{
 		koordSpec, `{"preferredCPUBindPolicy":"FullPCPUs"}`, koordSpec, `{"requiredCPUBindPolicy":"FullPCPUs","preferredCPUExclusivePolicy":"NUMANodeLevel"}`,
 		koordStatus, `{"cpuset":"0-3"}`, koordStatus, `{"cpuset":"0-999999999","numaNodeResources":[{"node":99999}]}`, koordStatus, `{"numaNodeResources":[{"node":1}]}`, koordStatus, `[`,

@@ -86,6 +86,14 @@ func (r *reader) allowMore(requested *workload.Request, a *candidate) error {
 		}
 	case ioKey:
 		return r.allowIO(&requested.IO, a)
+	case tierKey:
+		most := workload.TierBatch
+		if g := r.given(a.key); g != nil {
+			most = max(most, g.Tier.Value)
+		}
+		if requested.Tier.Value > most && !r.facts.Granted.Mid {
+			return r.more(HighTier, a, fmt.Sprintf("is above the %s that this node gives to pods without mid resources", most))
+		}
 	case oomScoreKey:
 		if requested.OOMScore.Value < r.container.OOMScoreAdj {
 			return r.more(OOMScore, a, fmt.Sprintf("is below the kubelet's %d", r.container.OOMScoreAdj))

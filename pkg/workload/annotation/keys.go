@@ -46,6 +46,7 @@ const (
 	requiredKey
 	allowKey
 	evictKey
+	tierKey
 	noticeKey
 	grantKey // is read as batchKey
 
@@ -54,7 +55,6 @@ const (
 	netClassKey
 
 	batchKey
-	priorityClassKey
 
 	placementKeys = cpuBurstKey // number of keys that place a container
 	ownKeys       = weightKey   // number of keys that a pod may use
@@ -63,9 +63,9 @@ const (
 
 var keyNames = [...]string{
 	"class", "pool", "cpus", "cpuset", "numa", "smt", "l3", "near", "memory-nodes", "exclusive", "exclusive-group",
-	"cpu-burst", "cpu-identity", "core-sched", "memory-qos", "rdt-class", "io", "required", "allow", "evict", "notice", "grant",
+	"cpu-burst", "cpu-identity", "core-sched", "memory-qos", "rdt-class", "io", "required", "allow", "evict", "tier", "notice", "grant",
 	"weight", "oom-score", "net-class",
-	"batch-resources", "priority-class",
+	"batch-resources",
 }
 
 // Keys lists the keys that a pod may use, without their domain.
@@ -91,7 +91,7 @@ func (k key) appliesTo(class workload.Class) bool {
 	switch k {
 	case poolKey, batchKey:
 		return class == workload.LS || class == workload.BE
-	case noticeKey, grantKey:
+	case tierKey, noticeKey, grantKey:
 		return class == workload.BE
 	case cpuBurstKey: // LSE and LSR have no quota
 		return class == workload.LS

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -55,13 +56,9 @@ func (r *reader) koordinatorClass() {
 		// them BE.
 		r.propose(candidate{key: classKey, value: "BE", podText: priority, source: "label " + koordPriority, origin: koordinator})
 	}
-	// The lowest priority of each band is listed.
-	for _, band := range [...]struct {
-		class  string
-		lowest int
-	}{{"koord-prod", 9000}, {"koord-mid", 7000}, {"koord-batch", 5000}, {"koord-free", 3000}} {
-		if priority != "" && priority == band.class {
-			r.tuning(priorityClassKey, strconv.Itoa(band.lowest), workload.Tuning{Evict: workload.Evict{PriorityClass: band.lowest}}, "label "+koordPriority, koordinator)
+	if name, ok := strings.CutPrefix(priority, "koord-"); ok {
+		if tier, err := workload.ParseTier(name); err == nil {
+			r.propose(candidate{key: tierKey, value: tier.String(), podText: priority, source: "label " + koordPriority, origin: koordinator})
 		}
 	}
 }

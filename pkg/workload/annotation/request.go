@@ -175,13 +175,21 @@ func (r *reader) tune() {
 	if batchKey.appliesTo(r.req.Class) {
 		r.batch()
 	}
+	if r.req.Class == workload.BE && !r.req.Tier.Set && r.facts.Granted.Mid {
+		r.req.Tier = workload.Some(workload.TierMid)
+		r.record(&candidate{key: tierKey, value: workload.TierMid.String(), source: "the kubelet's record, which grants mid resources"})
+	}
 }
 
 // passOver warns of keys that have no meaning for the container's class. A classify rule may
 // have keys for several classes.
 func (r *reader) passOver() {
 	for i := range r.candidates {
-		if a := &r.candidates[i]; a.origin != config && !a.key.appliesTo(r.req.Class) {
+		a := &r.candidates[i]
+		if a.key == tierKey && a.dialect() {
+			continue // Koordinator's priority classes are for LS too
+		}
+		if a.origin != config && !a.key.appliesTo(r.req.Class) {
 			r.warn(a.source, "has no effect on class "+r.req.Class.String())
 		}
 	}

@@ -190,12 +190,13 @@ const (
 	HighIdentity  Feature = "identity"      // cpu-identity above what the config gives
 	OtherRDT      Feature = "rdt"           // another share of cache and bandwidth than the RDT class that the config gives
 	IOWeight      Feature = "ioWeight"      // io weight above 100, or io beyond what the config gives
+	HighTier      Feature = "tier"          // tier mid, where the pod was granted no mid resources and the config gives it none
 	OOMScore      Feature = "oomScore"      // to be killed, or its memory taken, later than the kubelet and the config give
 )
 
 // Features lists the features.
 func Features() []string {
-	return []string{string(SystemClass), string(RoundUpCPUs), string(ExclusiveNUMA), string(OtherPool), string(HighIdentity), string(OtherRDT), string(IOWeight), string(OOMScore)}
+	return []string{string(SystemClass), string(RoundUpCPUs), string(ExclusiveNUMA), string(OtherPool), string(HighIdentity), string(OtherRDT), string(IOWeight), string(HighTier), string(OOMScore)}
 }
 
 // UnmarshalText reads a feature's name.

@@ -38,6 +38,10 @@ func setTuning(t *workload.Tuning, k key, value string) (err error) {
 		t.Allow, err = parseActions(value)
 	case evictKey:
 		t.Evict, err = parseEvict(value)
+	case tierKey:
+		var tier workload.Tier
+		tier, err = workload.ParseTier(value)
+		t.Tier = workload.Some(tier)
 	case noticeKey:
 		t.Notice, err = choose(value, choice[bool]{"file", true}, choice[bool]{"none", false})
 	case weightKey:
@@ -72,11 +76,11 @@ func (k key) fillTuning(to, from *workload.Tuning) {
 	case allowKey:
 		to.Allow = from.Allow
 	case evictKey:
-		to.Evict.Never, to.Evict.Order = from.Evict.Never, from.Evict.Order
+		to.Evict = from.Evict
+	case tierKey:
+		to.Tier = from.Tier
 	case noticeKey:
 		to.Notice = from.Notice
-	case priorityClassKey:
-		to.Evict.PriorityClass = from.Evict.PriorityClass
 	case weightKey:
 		to.Weight = from.Weight
 	case oomScoreKey:

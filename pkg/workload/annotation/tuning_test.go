@@ -40,7 +40,7 @@ func spell(t *workload.Tuning) string {
 	add(t.Allow.Set, "allow=%04b", t.Allow.Value)
 	add(t.Evict.Never, "evict=never")
 	add(t.Evict.Order.Set, "evict=%d", t.Evict.Order.Value)
-	add(t.Evict.PriorityClass != 0, "class=%d", t.Evict.PriorityClass)
+	add(t.Tier.Set, "tier=%s", t.Tier.Value)
 	return strings.Join(out, " ")
 }
 
@@ -83,7 +83,7 @@ const (
 func TestTuning(t *testing.T) {
 	t.Parallel()
 	authorizeAll := func(r *Rules) {
-		r.Authorize = []Authorization{{Features: []Feature{SystemClass, OtherPool, HighIdentity, OtherRDT, IOWeight, OOMScore}, Namespaces: []string{"*"}}}
+		r.Authorize = []Authorization{{Features: []Feature{SystemClass, OtherPool, HighIdentity, OtherRDT, IOWeight, OOMScore, HighTier}, Namespaces: []string{"*"}}}
 	}
 	ignore := func(r *Rules) { r.OnInvalid = Ignore }
 	rdt := func(r *Rules) { r.RDTClasses = []string{"be", "ls"} }
@@ -278,8 +278,22 @@ func TestTuning(t *testing.T) {
 
 		// Settings of the control loop
 		"the former priority":      {says: []string{"priority" + own + "-5"}, want: "refused", text: []string{"is not a key any more", "Write the number as evict instead"}},
-		"Koordinator's priority":   {says: []string{"label " + koordPriority + "=koord-mid"}, want: "class=7000"},
-		"its batch":                {says: []string{"label " + koordPriority + "=koord-batch"}, want: "identity=-1 " + beMemory + " class=5000"},
+		"Koordinator's priority":   {says: []string{"label " + koordPriority + "=koord-mid"}},
+		"its batch":                {says: []string{"label " + koordPriority + "=koord-batch"}, want: "identity=-1 " + beMemory + " tier=batch"},
+		"a tier":                   {says: []string{"class" + own + "BE", "tier" + own + "free"}, want: "identity=-1 " + beMemory + " tier=free"},
+		"a tier's typo":            {says: []string{"class" + own + "BE", "tier" + own + "gold"}, want: "refused", text: []string{`tier.sluice.dev = "gold"`, "must be mid, batch or free"}},
+		"a tier of LS":             {says: []string{"tier" + own + "mid"}, text: []string{"has no effect on class LS"}},
+		"mid":                      {says: []string{"class" + own + "BE", "tier" + own + "mid"}, want: "refused", text: []string{"is above the batch that this node gives to pods without mid resources", `"tier"`}},
+		"mid, allowed":             {says: []string{"class" + own + "BE", "tier" + own + "mid"}, rules: authorizeAll, want: "identity=-1 " + beMemory + " tier=mid"},
+		"mid by a rule":            {rules: classify("class", "BE", "tier", "mid"), want: "identity=-1 " + beMemory + " tier=mid"},
+		"mid as a rule has it":     {says: []string{"tier" + own + "mid"}, rules: classify("class", "BE", "tier", "mid"), want: "identity=-1 " + beMemory + " tier=mid"},
+		"a tier before the rule's": {says: []string{"tier" + own + "free"}, rules: classify("class", "BE", "tier", "mid"), want: "identity=-1 " + beMemory + " tier=free"},
+		"the class's tier":         {says: []string{"class" + own + "BE"}, rules: func(r *Rules) { r.Classes.BE = given("tier", "free") }, want: "tier=free"},
+		"Koordinator's free":       {says: []string{"label " + koordPriority + "=koord-free"}, want: "identity=-1 " + beMemory + " tier=free"},
+		"Koordinator's mid of BE":  {says: []string{qosClass + "BE", "label " + koordPriority + "=koord-mid"}, want: "identity=-1 " + beMemory, text: []string{"without mid resources", "(ignored)"}},
+		"its mid, allowed":         {says: []string{qosClass + "BE", "label " + koordPriority + "=koord-mid"}, rules: authorizeAll, want: "identity=-1 " + beMemory + " tier=mid"},
+		"its prod of BE":           {says: []string{qosClass + "BE", "label " + koordPriority + "=koord-prod"}, want: "identity=-1 " + beMemory},
+		"own before Koordinator's": {says: []string{"tier" + own + "free", "label " + koordPriority + "=koord-batch"}, want: "identity=-1 " + beMemory + " tier=free", text: []string{"the latter counts"}},
 		"requirements":             {says: []string{"required" + own + "memory-qos, cpu-burst,memory-qos"}, want: "required=memory-qos+cpu-burst"},
 		"a required typo":          {says: []string{"required" + own + "memory_qos"}, want: "refused", text: []string{"did you mean memory-qos?"}},
 		"a required class":         {says: []string{"required" + own + "class"}, want: "refused", text: []string{`"class" is not known here`}},
@@ -294,9 +308,9 @@ func TestTuning(t *testing.T) {
 		"BE evicted never":         {says: []string{"class" + own + "BE", "evict" + own + "never"}, want: "refused", text: []string{"not for class BE"}},
 		"no eviction":              {says: []string{"evict" + own + "no"}, want: "refused", text: []string{"never or a whole number"}},
 		"Koordinator's rank":       {says: []string{koordEvictRank + "=-2"}, want: "evict=-2"},
-		"its rank and class":       {says: []string{"label " + koordPriority + "=koord-free", koordEvictRank + "=-2"}, want: "identity=-1 " + beMemory + " evict=-2 class=3000"},
-		"a class, evict its own":   {says: []string{"label " + koordPriority + "=koord-mid", "evict" + own + "5"}, want: "evict=5 class=7000"},
-		"a class and never":        {says: []string{"label " + koordPriority + "=koord-mid", "label " + koordEvict + "=false"}, want: "evict=never class=7000"},
+		"its rank and class":       {says: []string{"label " + koordPriority + "=koord-free", koordEvictRank + "=-2"}, want: "identity=-1 " + beMemory + " evict=-2 tier=free"},
+		"a class, evict its own":   {says: []string{"label " + koordPriority + "=koord-mid", "evict" + own + "5"}, want: "evict=5"},
+		"a class and never":        {says: []string{"label " + koordPriority + "=koord-mid", "label " + koordEvict + "=false"}, want: "evict=never"},
 		"its bad rank":             {says: []string{koordEvictRank + "=first"}, text: []string{"(ignored)"}},
 		"its never":                {says: []string{"label " + koordEvict + "=false", koordEvictRank + "=-2"}, want: "evict=never"},
 		"its never of BE":          {says: []string{qosClass + "BE", "label " + koordEvict + "=false"}, want: "identity=-1 " + beMemory, text: []string{"not for class BE", "(ignored)"}},

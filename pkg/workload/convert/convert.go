@@ -24,11 +24,11 @@ func Schemes() []string { return []string{"sluice", "koordinator", "katalyst"} }
 
 // For returns the target of one of the Schemes.
 func For(scheme string) Target {
-	t := Target{CPU: "batch.sluice.dev/cpu", Memory: "batch.sluice.dev/memory", PriorityClass: "sluice-batch", KeptPriorityClasses: []string{"sluice-batch-high"}}
+	t := Target{CPU: "batch.sluice.dev/cpu", Memory: "batch.sluice.dev/memory", PriorityClass: "sluice-batch", KeptPriorityClasses: []string{"sluice-batch-high", "sluice-mid", "sluice-free"}}
 	switch scheme {
 	case "koordinator":
 		t.CPU, t.Memory = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
-		t.KeptPriorityClasses = append(t.KeptPriorityClasses, "koord-batch", "koord-free")
+		t.KeptPriorityClasses = append(t.KeptPriorityClasses, "koord-mid", "koord-batch", "koord-free")
 	case "katalyst":
 		t.CPU, t.Memory = "resource.katalyst.kubewharf.io/reclaimed_millicpu", "resource.katalyst.kubewharf.io/reclaimed_memory"
 	}

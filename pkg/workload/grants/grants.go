@@ -47,6 +47,7 @@ type pod struct {
 type amounts struct {
 	cpu, batchCPU       workload.Optional[workload.MilliCPU]
 	memory, batchMemory workload.Optional[int64]
+	mid                 bool // some of the batch resources are mid resources
 }
 
 // checkpoint is the file (pkg/kubelet/allocation/state/checkpoint.go in Kubernetes). Its
@@ -218,6 +219,11 @@ func isBatch(name string) (cpu, memory bool) {
 	return false, false
 }
 
+// isMid reports whether a batch resource is sold from what the node leaves idle above the peak of a day.
+func isMid(name string) bool {
+	return strings.HasPrefix(name, "mid.sluice.dev/") || strings.HasPrefix(name, "kubernetes.io/mid-")
+}
+
 func read(l list) (amounts, error) {
 	var a amounts
 	for name, raw := range l.Requests {
@@ -229,6 +235,7 @@ func read(l list) (amounts, error) {
 		if err != nil || q.Value() > maxAmount || name == "cpu" && int64(q) > maxAmount {
 			return amounts{}, fmt.Errorf("the amount %s = %.40q, which is no amount of it", name, raw)
 		}
+		a.mid = a.mid || isMid(name) && q > 0
 		switch {
 		case name == "cpu":
 			a.cpu = workload.Some(workload.MilliCPU(q))
@@ -246,6 +253,7 @@ func read(l list) (amounts, error) {
 func (a *amounts) add(b amounts) {
 	a.cpu, a.batchCPU = sum(a.cpu, b.cpu), sum(a.batchCPU, b.batchCPU)
 	a.memory, a.batchMemory = sum(a.memory, b.memory), sum(a.batchMemory, b.batchMemory)
+	a.mid = a.mid || b.mid
 }
 
 func sum[T ~int64](a, b workload.Optional[T]) workload.Optional[T] {
@@ -258,7 +266,7 @@ func (r *Record) Of(uid, container string) workload.Granted {
 		return workload.Granted{}
 	}
 	p := r.pods[uid]
-	g := workload.Granted{Pod: true, PodLevel: p.level.cpu.Set || p.level.memory.Set, MostBatchCPU: p.sum.batchCPU.Value, MostBatchMemory: p.sum.batchMemory.Value}
+	g := workload.Granted{Pod: true, PodLevel: p.level.cpu.Set || p.level.memory.Set, MostBatchCPU: p.sum.batchCPU.Value, MostBatchMemory: p.sum.batchMemory.Value, Mid: p.sum.mid}
 	c, ok := p.containers[container]
 	if !ok {
 		return g // an init container, which Kubernetes up to 1.36 omits

@@ -53,7 +53,7 @@ func parameters(t *testing.T, target convert.Target) string {
 	t.Helper()
 	text := policy(t, "parameters.yaml")
 	text = strings.Replace(text, "\n  cpu: batch.sluice.dev/cpu\n", "\n  cpu: "+target.CPU+"\n", 1)
-	text = strings.Replace(text, "\n  keptPriorityClasses: sluice-batch-high\n", "\n  keptPriorityClasses: "+strings.Join(target.KeptPriorityClasses, " ")+"\n", 1)
+	text = strings.Replace(text, "\n  keptPriorityClasses: sluice-batch-high sluice-mid sluice-free\n", "\n  keptPriorityClasses: "+strings.Join(target.KeptPriorityClasses, " ")+"\n", 1)
 	return strings.Replace(text, "\n  memory: batch.sluice.dev/memory\n", "\n  memory: "+target.Memory+"\n", 1)
 }
 

@@ -49,7 +49,7 @@ function usage(c) {
 function why(r) {
   const parts = [
     words([
-      ['Class', Object.hasOwn(classes, r.class) ? `${r.class}: ${classes[r.class][1]}` : r.class], ['Pool', r.pool], ['CPUs', r.cpus || 'all'], ['Memory from NUMA nodes', r.mems || 'all'], ['Why these', r.why],
+      ['Class', Object.hasOwn(classes, r.class) ? `${r.class}: ${classes[r.class][1]}` : r.class], ['Tier of batch work', r.tier], ['Pool', r.pool], ['CPUs', r.cpus || 'all'], ['Memory from NUMA nodes', r.mems || 'all'], ['Why these', r.why],
       ['State', Object.hasOwn(states, r.state) ? states[r.state] : r.state], ['CPU requested', inCPUs(r.requestedMilliCPU)], ['CPU limit in the kernel', r.unlimited ? 'lifted, since all of its CPUs are its own' : null],
       ['Placed by Sluice', r.controlled ? null : 'no: Sluice counts its requests, but may not set its CPUs'], ['Changed from outside', r.drift ? `its CPUs or NUMA nodes, repaired ${times(r.drift)}` : null],
       ['Pod', r.podUID], ['Cgroup', r.cgroup], ['ID', r.id],

@@ -1,0 +1,129 @@
+package colocation
+
+import (
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// TierWhy is the reason given for the quotas that stand for weights among pods of batch work.
+const TierWhy = "its part of what batch work has, by tier and grant"
+
+const (
+	// useTime is the time over which a pod's CPU usage is averaged. The kernel throttles in
+	// periods of 100 ms, so that shorter means say little about what a pod can use.
+	useTime = time.Second
+	// roomPercent is what a pod may use in the next step in percent of its usage. What it does
+	// not use then is lost for a step, so that more than is needed for growth is a waste.
+	roomPercent = 115
+)
+
+// insideDivider divides the CPU of a batch cgroup between its pods where the kernel knows no
+// weights among them, as between cgroups in the idle class (sched_group_set_shares in
+// kernel/sched/fair.c). The quota of the batch cgroup bounds all pods together. So a pod has a
+// quota only while it could use more than its part by weight, and the others share what it
+// leaves.
+type insideDivider struct {
+	uses      map[string]meanUse // by UID of the pod
+	ungranted map[tenant]int     // pods without a grant
+	now       time.Time
+
+	pods   []int // index in View.Pods
+	claims []control.Share
+	parts  []workload.MilliCPU
+}
+
+// tenant is a namespace's batch work of one tier.
+type tenant struct {
+	namespace string
+	tier      workload.Tier
+}
+
+type meanUse struct {
+	cpu float64 // in milli-CPU
+	at  time.Time
+}
+
+// begin enters the usage of the batch pods, and counts those without a grant by tenant.
+func (d *insideDivider) begin(v *NodeView, now time.Time) {
+	if d.uses == nil {
+		d.uses, d.ungranted = map[string]meanUse{}, map[tenant]int{}
+	}
+	clear(d.ungranted)
+	d.now = now
+	for i := range v.Pods {
+		p := &v.Pods[i]
+		if p.Class != workload.BE {
+			continue
+		}
+		grant, usage := grantAndUse(v, p)
+		if grant == 0 {
+			d.ungranted[tenantOf(p)]++
+		}
+		mean, known := d.uses[p.UID]
+		if passed := now.Sub(mean.at); !known || passed < 0 || passed >= useTime {
+			mean.cpu = float64(usage)
+		} else {
+			mean.cpu += (float64(usage) - mean.cpu) * float64(passed) / float64(useTime)
+		}
+		mean.at = now
+		d.uses[p.UID] = mean
+	}
+	maps.DeleteFunc(d.uses, func(_ string, u meanUse) bool { return !u.at.Equal(now) })
+}
+
+func tenantOf(p *control.Pod) tenant {
+	namespace, _, _ := strings.Cut(p.Ref, "/")
+	return tenant{namespace, p.Tier}
+}
+
+// grantAndUse returns the grant and the usage of a pod's batch containers.
+func grantAndUse(v *NodeView, p *control.Pod) (grant, usage workload.MilliCPU) {
+	for i := p.First; i < p.First+p.Count; i++ {
+		if c := &v.Containers[i]; c.Class == workload.BE {
+			grant, usage = grant+c.Request, usage+c.CPU.Usage
+		}
+	}
+	return grant, usage
+}
+
+// weight returns the weight of a pod among batch work.
+func (d *insideDivider) weight(v *NodeView, pod int) int64 {
+	p := &v.Pods[pod]
+	grant, _ := grantAndUse(v, p)
+	if grant > 0 {
+		return p.Tier.Weight(grant, 0)
+	}
+	return p.Tier.Weight(0, d.ungranted[tenantOf(p)])
+}
+
+// divide puts the quotas of the pods in a batch cgroup into want. If all weigh the same,
+// there are none, because the kernel gives them equal parts.
+func (d *insideDivider) divide(v *NodeView, b *Budget, dir string, amount workload.MilliCPU, have, want CPUDesired) {
+	d.pods, d.claims = d.pods[:0], d.claims[:0]
+	equal := true
+	for i := range v.Pods {
+		p := &v.Pods[i]
+		if p.Class != workload.BE || v.Members[p.First].Above != dir || v.Members[p.First].SharedPodCgroup || !mayClaim(v, b, i) {
+			continue
+		}
+		weight := d.weight(v, i)
+		equal = equal && (len(d.claims) == 0 || weight == d.claims[0].Weight)
+		demand := workload.MilliCPU(d.uses[p.UID].cpu*roomPercent/100) + LeastQuota
+		d.pods, d.claims = append(d.pods, i), append(d.claims, control.Share{Weight: weight, Demand: demand, Floor: LeastQuota})
+	}
+	if equal {
+		return
+	}
+	d.parts = control.Split(d.parts[:0], amount, d.claims)
+	for i, part := range d.parts {
+		if part < d.claims[i].Demand {
+			uid := v.Pods[d.pods[i]].UID
+			want.Parts[uid] = steady(have.Parts[uid], qos.Loop{Quota: Quota(part), Why: TierWhy})
+		}
+	}
+}
