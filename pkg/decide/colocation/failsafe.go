@@ -13,6 +13,7 @@ import (
 
 const (
 	serviceWhy = "the loop is gone: what it requests"
+	partWhy    = "the loop is gone: batch work's floor is not divided between pods"
 	// FloorWhy is the reason given for the limits that the failsafe sets on batch work.
 	FloorWhy = "the loop is gone: batch work's floor"
 )
@@ -86,7 +87,13 @@ func (f *Failsafe) planQuotas(changes []knobs.Change) []knobs.Change {
 		q := &f.Quotas[i]
 		change := knobs.Change{Object: q.Object, Knob: knobs.Quota, From: q.Original}
 		bounded := f.bounded(q)
+		_, part := f.InForce.Parts[q.Pod]
 		switch {
+		case part && q.Level == knobs.PodLevel && q.Recorded:
+			change.To, change.Why = q.Original, partWhy
+			if had, ok := q.Original.(knobs.CPUQuota); ok && had.Finite() && had.Compare(least) > 0 {
+				change.To = least // it has no more in its batch cgroup, and cgroup v1 refuses more
+			}
 		case f.below(q) && (q.Recorded || !bounded):
 			// The change is needed even if the quota is at the floor now, since it may be
 			// higher when the plan is carried out.

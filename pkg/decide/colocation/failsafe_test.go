@@ -54,6 +54,9 @@ func TestFailsafeQuotas(t *testing.T) {
 	quota := func(level knobs.Level, path, pod string, has knobs.CPUQuota, kept bool) QuotaSetting {
 		return QuotaSetting{Object: knobs.Object{Path: path, Level: level}, Pod: pod, Value: has, Original: original, Recorded: kept}
 	}
+	part := running("part/a", "besteffort", workload.BE)
+	less := quota(knobs.PodLevel, part.PodPath, "part", Quota(50), true)
+	less.Original = Quota(200)
 	half := Quota(500) // half of the floor of 1000, for a cgroup and a pod
 	for name, c := range map[string]struct {
 		set  QuotaSetting
@@ -70,6 +73,10 @@ func TestFailsafeQuotas(t *testing.T) {
 		"v1: a container in a batch cgroup":       {quota(knobs.ContainerLevel, job.PodPath+"/a", "job", Quota(4000), true), true, half},
 		"v1: a pod in a batch cgroup":             {quota(knobs.PodLevel, job.PodPath, "job", Quota(4000), true), true, half},
 		"v2: a pod in a batch cgroup":             {quota(knobs.PodLevel, job.PodPath, "job", Quota(4000), true), false, nil},
+		"a pod with a part":                       {quota(knobs.PodLevel, part.PodPath, "part", Quota(100), true), false, half},
+		"v1: a pod with a part":                   {quota(knobs.PodLevel, part.PodPath, "part", Quota(100), true), true, half},
+		"a pod with a part that had less":         {less, false, less.Original},
+		"a pod with a part and no original":       {quota(knobs.PodLevel, part.PodPath, "part", Quota(100), false), false, nil},
 		"a service that was raised":               {quota(knobs.ContainerLevel, web.Path, "web", Quota(4000), true), false, original},
 		"its pod":                                 {quota(knobs.PodLevel, web.PodPath, "web", Quota(4000), true), false, original},
 		"a service that the loop has not touched": {quota(knobs.ContainerLevel, "/kubepods/poddb/a", "db", Quota(4000), true), false, nil},
@@ -77,6 +84,7 @@ func TestFailsafeQuotas(t *testing.T) {
 		f := Failsafe{Containers: []Container{web, job, low}, Floor: 1000, NestedQuotas: c.v1, InForce: NewCPUDesired(), Quotas: []QuotaSetting{c.set}}
 		f.InForce.BatchCgroups[job.Above] = qos.Loop{Quota: Quota(4000)}
 		f.InForce.Pods["low"] = qos.Loop{Quota: Quota(4000)}
+		f.InForce.Parts["part"] = qos.Loop{Quota: Quota(100)}
 		f.InForce.Containers["web/a"] = qos.Loop{Quota: Quota(4000)}
 		f.InForce.Containers["low/a"] = qos.Loop{Quota: Quota(4000)}
 		var to knobs.Value

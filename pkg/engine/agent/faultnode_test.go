@@ -275,7 +275,7 @@ func (f *faultNode) anyAsk(name string) ask {
 		return ask{name: name, milli: milli, memory: 64, annotations: map[string]string{"class.sluice.dev": class}}
 	}
 	return oneOf(f.dice, []ask{
-		service(name, 1000), service(name, 2000), bursting(name, 1000), tuned, batch(name), batch(name), granted(name),
+		service(name, 1000), service(name, 2000), bursting(name, 1000), tuned, batch(name), batch(name), granted(name), tiered(name, "free"),
 		{name: name, qos: "burstable", milli: 1000, annotations: map[string]string{"class.sluice.dev": "BE"}},
 		pin("LSR", 1000), pin("LSR", 2000), pin("LSE", 1000),
 		{name: name, qos: "besteffort", annotations: map[string]string{"class.sluice.dev": "LS"}},

@@ -97,14 +97,20 @@ func (l *Loop) Inherit() {
 		boxed := e.Object.Level == knobs.ClassLevel && l.View.BatchCgroups.Holds(e.Object.Path)
 		switch wrote := e.Wrote.(type) {
 		case knobs.CPUQuota:
-			if boxed && quotas {
+			uid, within := l.batchPodAt(e.Object.Path)
+			switch {
+			case !quotas:
+			case boxed:
 				l.Settings.Want.BatchCgroups[e.Object.Path] = qos.Loop{Quota: wrote, Why: colocation.BudgetWhy}
-			} else if uid := l.batchPodAt(e.Object.Path); uid != "" && quotas {
+			case within:
+				l.Settings.Want.Parts[uid] = qos.Loop{Quota: wrote, Why: colocation.TierWhy}
+			case uid != "":
 				l.Settings.Want.Pods[uid] = qos.Loop{Quota: wrote, Why: colocation.BudgetWhy}
 			}
 		case knobs.Bytes:
 			boxed = boxed || slices.Contains(l.View.BatchCgroups.Limited, e.Object.Path)
-			if limits && e.Knob == knobs.MemoryMax && (boxed || e.Object.Level == knobs.PodLevel && l.batchPodAt(e.Object.Path) != "") {
+			uid, within := l.batchPodAt(e.Object.Path)
+			if limits && e.Knob == knobs.MemoryMax && (boxed || e.Object.Level == knobs.PodLevel && uid != "" && !within) {
 				l.Memory.Inherit(e.Object.Path, wrote)
 			}
 		}
@@ -113,20 +119,20 @@ func (l *Loop) Inherit() {
 	l.Settings.Inherit()
 }
 
-// batchPodAt is the UID of the batch pod with that cgroup; "" if the pod isn't batch as a
-// whole, or is in a batch cgroup.
-func (l *Loop) batchPodAt(path string) (uid string) {
+// batchPodAt is the UID of the batch pod with that cgroup, and whether it is within a batch cgroup;
+// "" if the pod isn't batch as a whole.
+func (l *Loop) batchPodAt(path string) (uid string, within bool) {
 	for _, c := range l.Order {
 		if c.PodPath != path {
 			continue
 		}
 		h, ok := l.Ledger.Holder(c.ID)
-		if !ok || h.Request.Class != workload.BE || l.View.BatchCgroups.Holds(c.Above) {
-			return ""
+		if !ok || h.Request.Class != workload.BE {
+			return "", false
 		}
-		uid = c.Pod.UID
+		uid, within = c.Pod.UID, l.View.BatchCgroups.Holds(c.Above)
 	}
-	return uid
+	return uid, within
 }
 
 // These are the names under which the journal keeps the controllers' state over a restart.

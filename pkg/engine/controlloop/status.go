@@ -188,7 +188,7 @@ func (l *Loop) cgroupStatus() []status.BatchCgroup {
 		}
 	}
 	for name, limit := range l.Memory.Limits() {
-		if uid := l.batchPodAt(name); uid != "" {
+		if uid, within := l.batchPodAt(name); uid != "" && !within {
 			name = uid
 		}
 		box(name).MemoryLimitBytes = int64(limit)
