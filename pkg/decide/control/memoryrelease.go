@@ -72,8 +72,8 @@ func (r *releasing) miss(now time.Time) {
 	r.notBefore = now.Add(time.Second << (r.misses - 1))
 }
 
-// distribute divides the amount over the containers: BE first, among them the one with the
-// largest page cache first. Memory other than page cache has to go to swap, and is asked for only
+// distribute divides the amount over the containers: BE first, among them the lowest tier, and
+// then the largest page cache. Memory other than page cache has to go to swap, and is asked for only
 // if no page cache is left. A shortage in which no memory can be asked for counts as a step that
 // freed nothing.
 func (m *Memory) distribute(v *View, w wanted) {
@@ -119,7 +119,7 @@ func (m *Memory) distribute(v *View, w wanted) {
 	r.reported, r.taken = true, m.offload.taken
 	m.decisions = append(m.decisions, Decision{Controller: "memory", Object: "batch", Action: "reclaim",
 		To: MemoryText(cache + swap),
-		Why: fmt.Sprintf("%s; %s are to come back, now %s of page cache and %s to swap, from %d containers, the largest page cache first",
+		Why: fmt.Sprintf("%s; %s are to come back, now %s of page cache and %s to swap, from %d containers, the lowest tier and the largest page cache first",
 			m.reason(v, w.why), MemoryText(w.bytes), MemoryText(cache), MemoryText(swap), len(m.desired.Reclaim)),
 		Facts: m.facts()})
 }
