@@ -66,7 +66,7 @@ func Calm() *status.Status {
 				Warnings: []string{"container data/db-1/main: annotation numa.sluice.dev \x1b[2J has no effect on class LSR"},
 			},
 			{
-				ID: "6000000000000000000000000000000000000000000000000000000000000004", PodUID: "3", Ref: "batch/db-0/main", Class: workload.BE, Pool: "batch",
+				ID: "6000000000000000000000000000000000000000000000000000000000000004", PodUID: "3", Ref: "batch/db-0/main", Class: workload.BE, Tier: new(workload.TierFree), Pool: "batch",
 				State: placement.Held, Why: "BE in pool batch",
 			},
 		},

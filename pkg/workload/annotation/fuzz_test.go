@@ -197,6 +197,7 @@ func someGranted(t *rapid.T) workload.Granted {
 		return g
 	}
 	g.MostBatchCPU, g.MostBatchMemory = workload.MilliCPU(rapid.Int64Range(0, 9).Draw(t, "batch CPU")*500), rapid.Int64Range(0, 4).Draw(t, "batch memory")*gib
+	g.Mid = g.MostBatchCPU > 0 && rapid.Bool().Draw(t, "mid")
 	if g.Container = rapid.Bool().Draw(t, "container recorded"); g.Container {
 		g.CPU, g.Memory = workload.MilliCPU(rapid.Int64Range(0, 9).Draw(t, "recorded CPU")*500), rapid.Int64Range(0, 4).Draw(t, "recorded memory")*gib
 		g.BatchCPU, g.BatchMemory = g.MostBatchCPU, g.MostBatchMemory

@@ -57,6 +57,18 @@ func TestOf(t *testing.T) {
 			file("", entry(`"main":`+list(`"kubernetes.io/batch-cpu":"1k","kubernetes.io/batch-memory":"1Gi"`), "null")), "main",
 			workload.Granted{Pod: true, Container: true, BatchCPU: 1000, BatchMemory: gib, MostBatchCPU: 1000, MostBatchMemory: gib},
 		},
+		"mid resources": {
+			file("", entry(`"main":`+list(`"mid.sluice.dev/cpu":"500"`)+`,"side":`+list(`"batch.sluice.dev/cpu":"1000"`), "null")), "side",
+			workload.Granted{Pod: true, Container: true, BatchCPU: 1000, MostBatchCPU: 1500, Mid: true},
+		},
+		"Koordinator's mid memory alone": {
+			file("", entry(`"main":`+list(`"kubernetes.io/mid-memory":"1Gi"`), "null")), "main",
+			workload.Granted{Pod: true, Container: true, BatchMemory: gib, MostBatchMemory: gib, Mid: true},
+		},
+		"no mid resources": {
+			file("", entry(`"main":`+list(`"kubernetes.io/mid-cpu":"0","kubernetes.io/batch-cpu":"1k"`), "null")), "main",
+			workload.Granted{Pod: true, Container: true, BatchCPU: 1000, MostBatchCPU: 1000},
+		},
 		"Katalyst's": {
 			file("", entry(`"main":`+list(`"resource.katalyst.kubewharf.io/reclaimed_millicpu":"3000","resource.katalyst.kubewharf.io/reclaimed_memory":"1Gi","nvidia.com/gpu":"1"`), "null")), "main",
 			workload.Granted{Pod: true, Container: true, BatchCPU: 3000, BatchMemory: gib, MostBatchCPU: 3000, MostBatchMemory: gib},
