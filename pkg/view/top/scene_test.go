@@ -97,6 +97,9 @@ func scene(t testing.TB, text string, containers int) State {
 			c.Pool, c.CPUs = p.Name, p.CPUs
 			p.Containers++
 		}
+		if c.Class == workload.BE {
+			c.Tier = new([]workload.Tier{workload.TierBatch, workload.TierFree, workload.TierMid}[i/2%3])
+		}
 		if i%11 == 4 {
 			c.Usage.CPU.ThrottledFraction = 0.3
 		}

@@ -41,6 +41,7 @@ func testWords(t *testing.T, browser context.Context) {
 		c := &s.Containers[0]
 		c.Class, c.Drift, c.Controlled, c.Usage.CPU.ThrottledFraction, c.Usage.CPU.LoopLimit = workload.LSR, 1, false, 0.5, 3000
 		c.Usage.Memory.OOMKills, c.Lacks, c.Warnings = 1, []status.Lack{{Key: "a", Text: "b"}}, []string{"c"}
+		s.Containers[1].Tier = new(workload.TierFree)
 		c.Settings[0].Problem, c.Settings[0].Contested, c.Settings[0].Drift = "EBUSY", true, 2
 	})
 	p.drawn()
@@ -57,6 +58,10 @@ func testWords(t *testing.T, browser context.Context) {
 		"Aims at a load of 45 to 60 % (band)", "Should have 7 CPUs", "Short of 2 CPUs", "A task waits for CPU 1 % of the time",
 	}, "\n"))
 	p.want(`document.querySelector('#batch-state').textContent`, "Batch work is open: it may use what services leave.")
+
+	p.eval(cell("BE")+`.parentElement.querySelector('button').click()`, nil)
+	p.until(`!document.querySelector('#details').hidden`)
+	p.want(`[...document.querySelectorAll('#details dt')].find((dt) => dt.textContent === 'Tier of batch work')?.nextSibling.textContent`, "free")
 
 	press := func(text string) {
 		t.Helper()
