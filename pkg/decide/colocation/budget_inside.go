@@ -14,12 +14,23 @@ import (
 const TierWhy = "its part of what batch work has, by tier and grant"
 
 const (
-	// useTime is the time over which a pod's CPU usage is averaged. The kernel throttles in
-	// periods of 100 ms, so that shorter means say little about what a pod can use.
-	useTime = time.Second
+	// useTime is the time over which a pod's CPU usage is averaged. Periods of small quotas take
+	// half a second, so that shorter means say little about what a pod can use.
+	useTime = 3 * time.Second
 	// roomPercent is what a pod may use in the next step in percent of its usage. What it does
 	// not use then is lost for a step, so that more than is needed for growth is a waste.
 	roomPercent = 115
+	// risingPercent is the same for a pod that uses more than a moment ago, since it took what it
+	// could get and may want more.
+	risingPercent = 150
+	// boundPercent is the same for a pod that has a quota. One that uses less than its quota may
+	// want more, because the budget was lower a moment ago, or services took the CPU; without the
+	// quota, it would take as much as any other.
+	boundPercent = 140
+	// lackPercent is the share of the budget from which on pods that use less than the budget are
+	// taken to lack CPU, which services use, rather than work. What there is to divide is then what
+	// they use, with room to grow.
+	lackPercent = 70
 )
 
 // insideDivider divides the CPU of a batch cgroup between its pods where the kernel knows no
@@ -44,8 +55,10 @@ type tenant struct {
 }
 
 type meanUse struct {
-	cpu float64 // in milli-CPU
-	at  time.Time
+	cpu  float64   // in milli-CPU
+	last float64   // of the latest measurement
+	at   time.Time // of the latest measurement in it
+	seen time.Time // when the pod was there last
 }
 
 // begin enters the usage of the batch pods, and counts those without a grant by tenant.
@@ -60,20 +73,20 @@ func (d *insideDivider) begin(v *NodeView, now time.Time) {
 		if p.Class != workload.BE {
 			continue
 		}
-		grant, usage := grantAndUse(v, p)
+		grant, usage, at := grantAndUse(v, p)
 		if grant == 0 {
 			d.ungranted[tenantOf(p)]++
 		}
 		mean, known := d.uses[p.UID]
-		if passed := now.Sub(mean.at); !known || passed < 0 || passed >= useTime {
+		if passed := at.Sub(mean.at); !known || passed < 0 || passed >= useTime {
 			mean.cpu = float64(usage)
 		} else {
 			mean.cpu += (float64(usage) - mean.cpu) * float64(passed) / float64(useTime)
 		}
-		mean.at = now
+		mean.last, mean.at, mean.seen = float64(usage), at, now
 		d.uses[p.UID] = mean
 	}
-	maps.DeleteFunc(d.uses, func(_ string, u meanUse) bool { return !u.at.Equal(now) })
+	maps.DeleteFunc(d.uses, func(_ string, u meanUse) bool { return !u.seen.Equal(now) })
 }
 
 func tenantOf(p *control.Pod) tenant {
@@ -81,31 +94,46 @@ func tenantOf(p *control.Pod) tenant {
 	return tenant{namespace, p.Tier}
 }
 
-// grantAndUse returns the grant and the usage of a pod's batch containers.
-func grantAndUse(v *NodeView, p *control.Pod) (grant, usage workload.MilliCPU) {
+// grantAndUse returns the grant and the usage of a pod's batch containers, and when that was measured.
+func grantAndUse(v *NodeView, p *control.Pod) (grant, usage workload.MilliCPU, at time.Time) {
 	for i := p.First; i < p.First+p.Count; i++ {
 		if c := &v.Containers[i]; c.Class == workload.BE {
 			grant, usage = grant+c.Request, usage+c.CPU.Usage
+			if c.CPU.At.After(at) {
+				at = c.CPU.At
+			}
 		}
 	}
-	return grant, usage
+	return grant, usage, at
 }
 
 // weight returns the weight of a pod among batch work.
 func (d *insideDivider) weight(v *NodeView, pod int) int64 {
 	p := &v.Pods[pod]
-	grant, _ := grantAndUse(v, p)
+	grant, _, _ := grantAndUse(v, p)
 	if grant > 0 {
 		return p.Tier.Weight(grant, 0)
 	}
 	return p.Tier.Weight(0, d.ungranted[tenantOf(p)])
 }
 
+// demand returns how much a pod may use in the next step; bound is whether it has a quota.
+func (u *meanUse) demand(bound bool) workload.MilliCPU {
+	use := u.cpu * roomPercent / 100
+	switch {
+	case bound:
+		use = u.cpu * boundPercent / 100
+	case u.last > u.cpu*1.05:
+		use = u.last * risingPercent / 100
+	}
+	return workload.MilliCPU(use) + LeastQuota
+}
+
 // divide puts the quotas of the pods in a batch cgroup into want. If all weigh the same,
 // there are none, because the kernel gives them equal parts.
 func (d *insideDivider) divide(v *NodeView, b *Budget, dir string, amount workload.MilliCPU, have, want CPUDesired) {
 	d.pods, d.claims = d.pods[:0], d.claims[:0]
-	equal := true
+	equal, use := true, workload.MilliCPU(0)
 	for i := range v.Pods {
 		p := &v.Pods[i]
 		if p.Class != workload.BE || v.Members[p.First].Above != dir || v.Members[p.First].SharedPodCgroup || !mayClaim(v, b, i) {
@@ -113,11 +141,17 @@ func (d *insideDivider) divide(v *NodeView, b *Budget, dir string, amount worklo
 		}
 		weight := d.weight(v, i)
 		equal = equal && (len(d.claims) == 0 || weight == d.claims[0].Weight)
-		demand := workload.MilliCPU(d.uses[p.UID].cpu*roomPercent/100) + LeastQuota
+		_, bound := have.Parts[p.UID]
+		mean := d.uses[p.UID]
+		use += workload.MilliCPU(mean.cpu)
+		demand := mean.demand(bound)
 		d.pods, d.claims = append(d.pods, i), append(d.claims, control.Share{Weight: weight, Demand: demand, Floor: LeastQuota})
 	}
 	if equal {
 		return
+	}
+	if use*100 >= amount*lackPercent {
+		amount = min(amount, use*roomPercent/100+LeastQuota*workload.MilliCPU(len(d.claims)))
 	}
 	d.parts = control.Split(d.parts[:0], amount, d.claims)
 	for i, part := range d.parts {

@@ -23,10 +23,17 @@ func batchPod(name, namespace string, tier workload.Tier, grant workload.MilliCP
 // spin lets pods whose kernel knows no weights run for some steps on a budget: each uses what it wants,
 // at most its quota, and the kernel divides what is short equally.
 func spin(d *BudgetDivider, v *NodeView, budget workload.MilliCPU, steps int, wants map[string]workload.MilliCPU) map[string]workload.MilliCPU {
+	return spinOn(d, v, steps, wants, func(int) (amount, there workload.MilliCPU) { return budget, budget })
+}
+
+// spinOn does that on a budget of which not all may be there at each step.
+func spinOn(d *BudgetDivider, v *NodeView, steps int, wants map[string]workload.MilliCPU, budget func(step int) (amount, there workload.MilliCPU)) map[string]workload.MilliCPU {
 	have := NewCPUDesired()
-	b := &Budget{Amount: budget, Now: start, IdleClass: true}
+	b := &Budget{Now: start, IdleClass: true}
 	used := map[string]workload.MilliCPU{}
-	for range steps {
+	for step := range steps {
+		amount, there := budget(step)
+		b.Amount = amount
 		limits := map[string]workload.MilliCPU{}
 		for uid, want := range wants {
 			limits[uid] = want
@@ -34,9 +41,9 @@ func spin(d *BudgetDivider, v *NodeView, budget workload.MilliCPU, steps int, wa
 				limits[uid] = min(want, workload.MilliCPU(q.Quota.Milli()))
 			}
 		}
-		used = equally(budget, limits)
+		used = equally(there, limits)
 		for i := range v.Containers {
-			v.Containers[i].CPU.Usage = used[v.Pods[v.Containers[i].Pod].UID]
+			v.Containers[i].CPU.Usage, v.Containers[i].CPU.At = used[v.Pods[v.Containers[i].Pod].UID], b.Now
 		}
 		want := NewCPUDesired()
 		d.Divide(v, b, have, want)
@@ -94,6 +101,34 @@ func TestPodsOfACgroupShareByTier(t *testing.T) {
 				t.Errorf("%s: %v, want %v", name, got, c.want)
 				break
 			}
+		}
+	}
+}
+
+// Each pod has about its part if the budget changes with each step, and services take some of it.
+func TestPartsOfAnUnsteadyBudget(t *testing.T) {
+	t.Parallel()
+	var v NodeView
+	v.SetInventory(inventory(batchPod("free", "a", workload.TierFree, 0), batchPod("batch", "a", workload.TierBatch, 0), batchPod("mid", "a", workload.TierMid, 0)))
+	const steps = 40
+	var d BudgetDivider
+	sum, all := map[string]workload.MilliCPU{}, workload.MilliCPU(0)
+	wants := map[string]workload.MilliCPU{"free": 2000, "batch": 2000, "mid": 2000}
+	budgets := [...]workload.MilliCPU{1200, 900, 1000, 1200, 1100}
+	spinOn(&d, &v, steps, wants, func(step int) (amount, there workload.MilliCPU) {
+		for i := range v.Containers { // of the step before
+			if step > 10 {
+				use := v.Containers[i].CPU.Usage
+				sum[v.Pods[v.Containers[i].Pod].UID] += use
+				all += use
+			}
+		}
+		amount = budgets[step%len(budgets)]
+		return amount, amount * 9 / 10
+	})
+	for uid, due := range map[string]workload.MilliCPU{"free": 10, "batch": 100, "mid": 400} {
+		if got, want := float64(sum[uid])/float64(all), float64(due)/510; got < want*0.75-0.01 || got > want*1.25+0.01 {
+			t.Errorf("%s has %.1f %%, and is due %.1f %%", uid, 100*got, 100*want)
 		}
 	}
 }

@@ -170,7 +170,7 @@ func TestGrantOfAManifest(t *testing.T) {
 	for resources, want := range map[string]workload.Granted{
 		"{limits: {batch.sluice.dev/cpu: 1500, batch.sluice.dev/memory: 2Gi}}":                       {BatchCPU: 1500, BatchMemory: 2 * gib, MostBatchCPU: 1500, MostBatchMemory: 2 * gib},
 		"{requests: {kubernetes.io/batch-cpu: \"500\"}, limits: {kubernetes.io/batch-cpu: \"500\"}}": {BatchCPU: 500, MostBatchCPU: 500},
-		"{limits: {mid.sluice.dev/cpu: 1500}}":                                                      {BatchCPU: 1500, MostBatchCPU: 1500, Mid: true},
+		"{limits: {mid.sluice.dev/cpu: 1500}}":                                                       {BatchCPU: 1500, MostBatchCPU: 1500, Mid: true},
 		"{requests: {nvidia.com/gpu: 1, cpu: 1Pi, memory: 1Ti}}":                                     {CPU: 1 << 52, Memory: 1 << 40},
 		"{}": {},
 	} {
