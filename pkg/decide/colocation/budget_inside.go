@@ -30,7 +30,7 @@ const (
 	// lackPercent is the share of the budget from which on pods that use less than the budget are
 	// taken to lack CPU, which services use, rather than work. What there is to divide is then what
 	// they use, with room to grow.
-	lackPercent = 70
+	lackPercent = 50
 )
 
 // insideDivider divides the CPU of a batch cgroup between its pods where the kernel knows no
