@@ -43,6 +43,7 @@ func (d *BudgetDivider) Divide(v *NodeView, b *Budget, have, want CPUDesired) {
 	n := workload.MilliCPU(max(len(d.claims), 1))
 	weights := int64(0)
 	for i := range d.claims {
+		d.claims[i].Weight = max(d.claims[i].Weight, 1) // a batch cgroup whose containers have ended has none
 		weights += d.claims[i].Weight
 	}
 	for i := range d.claims { // the whole budget is distributed, so that each has room to begin

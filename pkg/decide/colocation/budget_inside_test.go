@@ -159,6 +159,19 @@ func TestPodsOfACgroupWithoutQuotas(t *testing.T) {
 	}
 }
 
+// A batch cgroup that has no containers any more gets the budget.
+func TestBudgetOfAnEmptyCgroup(t *testing.T) {
+	t.Parallel()
+	var v NodeView
+	v.SetInventory(inventory())
+	v.BatchCgroups.Dirs = []string{"/kubepods/besteffort"}
+	want := NewCPUDesired()
+	(&BudgetDivider{}).Divide(&v, &Budget{Amount: 1000, Floor: 200, Now: start, IdleClass: true}, NewCPUDesired(), want)
+	if got := amounts(want.BatchCgroups); !maps.Equal(got, map[string]workload.MilliCPU{"/kubepods/besteffort": 1000}) {
+		t.Errorf("%v", got)
+	}
+}
+
 // Outside of a batch cgroup, each pod has a part by tier and grant.
 func TestPodsOutsideShareByTier(t *testing.T) {
 	t.Parallel()
