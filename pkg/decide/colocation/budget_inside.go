@@ -27,7 +27,7 @@ const (
 	// want more, because the budget was lower a moment ago, or services took the CPU; without the
 	// quota, it would take as much as any other.
 	boundPercent = 140
-	// lackPercent is the share of the budget from which on pods that use less than the budget are
+	// lackPercent is the share of the mean budget from which on pods that use less than that are
 	// taken to lack CPU, which services use, rather than work. What there is to divide is then what
 	// they use, with room to grow.
 	lackPercent = 50
@@ -39,7 +39,8 @@ const (
 // quota only while it could use more than its part by weight, and the others share what it
 // leaves.
 type insideDivider struct {
-	uses      map[string]meanUse // by UID of the pod
+	uses      map[string]meanUse // of pods, by UID
+	budgets   map[string]meanUse // of batch cgroups, by path
 	ungranted map[tenant]int     // pods without a grant
 	now       time.Time
 
@@ -64,7 +65,7 @@ type meanUse struct {
 // begin enters the usage of the batch pods, and counts those without a grant by tenant.
 func (d *insideDivider) begin(v *NodeView, now time.Time) {
 	if d.uses == nil {
-		d.uses, d.ungranted = map[string]meanUse{}, map[tenant]int{}
+		d.uses, d.budgets, d.ungranted = map[string]meanUse{}, map[string]meanUse{}, map[tenant]int{}
 	}
 	clear(d.ungranted)
 	d.now = now
@@ -77,16 +78,22 @@ func (d *insideDivider) begin(v *NodeView, now time.Time) {
 		if grant == 0 {
 			d.ungranted[tenantOf(p)]++
 		}
-		mean, known := d.uses[p.UID]
-		if passed := at.Sub(mean.at); !known || passed < 0 || passed >= useTime {
-			mean.cpu = float64(usage)
-		} else {
-			mean.cpu += (float64(usage) - mean.cpu) * float64(passed) / float64(useTime)
-		}
-		mean.last, mean.at, mean.seen = float64(usage), at, now
+		mean := d.uses[p.UID]
+		mean.enter(usage, at, now)
 		d.uses[p.UID] = mean
 	}
 	maps.DeleteFunc(d.uses, func(_ string, u meanUse) bool { return !u.seen.Equal(now) })
+	maps.DeleteFunc(d.budgets, func(dir string, _ meanUse) bool { return !v.BatchCgroups.Holds(dir) })
+}
+
+// enter adds a measurement that was made at a time; now is when the pod was there.
+func (u *meanUse) enter(cpu workload.MilliCPU, at, now time.Time) {
+	if passed := at.Sub(u.at); u.seen.IsZero() || passed < 0 || passed >= useTime {
+		u.cpu = float64(cpu)
+	} else {
+		u.cpu += (float64(cpu) - u.cpu) * float64(passed) / float64(useTime)
+	}
+	u.last, u.at, u.seen = float64(cpu), at, now
 }
 
 func tenantOf(p *control.Pod) tenant {
@@ -150,7 +157,10 @@ func (d *insideDivider) divide(v *NodeView, b *Budget, dir string, amount worklo
 	if equal {
 		return
 	}
-	if use*100 >= amount*lackPercent {
+	budget := d.budgets[dir]
+	budget.enter(amount, d.now, d.now)
+	d.budgets[dir] = budget
+	if use*100 >= min(amount, workload.MilliCPU(budget.cpu))*lackPercent {
 		amount = min(amount, use*roomPercent/100+LeastQuota*workload.MilliCPU(len(d.claims)))
 	}
 	d.parts = control.Split(d.parts[:0], amount, d.claims)
