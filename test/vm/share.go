@@ -60,7 +60,7 @@ func shares() []share {
 			"TestSluice/moving_pages",
 			"TestSluice/reclaiming_limit",
 		}},
-		{guest: "loop", e2e: true, machine: small(), tests: append(loop(), "TestLoop/batch_work_shares_by_tier", "TestSwap", "TestOffload")},
+		{guest: "loop", e2e: true, machine: small(), tests: append(loop(), "TestSwap", "TestOffload")},
 		{guest: "loop-systemd", systemd: true, e2e: true, machine: small(), tests: loop()},
 		{guest: "crio", crio: true, e2e: true, machine: small(), tests: crio()},
 		{guest: "crio-systemd", crio: true, systemd: true, e2e: true, machine: small(), tests: crio()},

@@ -55,10 +55,11 @@ type tenant struct {
 	tier      workload.Tier
 }
 
+// meanUse is the mean of what a pod uses, or of a budget, over useTime.
 type meanUse struct {
 	cpu  float64   // in milli-CPU
-	last float64   // of the latest measurement
-	at   time.Time // of the latest measurement in it
+	last float64   // the latest measurement
+	at   time.Time // of the latest measurement
 	seen time.Time // when the pod was there last
 }
 
@@ -86,7 +87,7 @@ func (d *insideDivider) begin(v *NodeView, now time.Time) {
 	maps.DeleteFunc(d.budgets, func(dir string, _ meanUse) bool { return !v.BatchCgroups.Holds(dir) })
 }
 
-// enter adds a measurement that was made at a time; now is when the pod was there.
+// enter adds what was measured at a time. A measurement that is entered again changes nothing.
 func (u *meanUse) enter(cpu workload.MilliCPU, at, now time.Time) {
 	if passed := at.Sub(u.at); u.seen.IsZero() || passed < 0 || passed >= useTime {
 		u.cpu = float64(cpu)
