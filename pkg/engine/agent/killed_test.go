@@ -160,7 +160,7 @@ func TestRefusedOnceIsTriedAgain(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onLoop(t, fakekernel.MainlineV2(), knobSetup{}, func(t *testing.T, h *loopNode) {
+			onLoop(t, fakekernel.MainlineV2(), knobSetup{}, func(_ *testing.T, h *loopNode) {
 				h.run(service("web/c", 1000))
 				h.Namespace("/kubepods/pod-web/c")
 				h.run(pinned("db/c"))
