@@ -198,7 +198,7 @@ func TestRuntimeDiesWhileRegistering(t *testing.T) {
 			t.Fatal(err)
 		}
 		registered := make(chan struct{})
-		mux := multiplex.Multiplex(conn)
+		mux := multiplex.Multiplex(conn, multiplex.WithBlockedRead()) // it drops a request that comes before the server listens
 		runtime, err := mux.Listen(multiplex.RuntimeServiceConn)
 		if err != nil {
 			t.Fatal(err)
@@ -209,6 +209,7 @@ func TestRuntimeDiesWhileRegistering(t *testing.T) {
 		}
 		api.RegisterRuntimeService(server, &dying{registered: registered})
 		go server.Serve(context.Background(), runtime)
+		mux.Unblock()
 		select {
 		case <-registered:
 		case <-time.After(patience):
