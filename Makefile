@@ -6,6 +6,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
+# What is built with the same flags is compiled once for programs, tests and lint.
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
+
 TOOLS := bin/tools
 FUZZTIME := 10000x
 IMAGE := localhost/sluice/sluice:latest
@@ -30,11 +34,16 @@ GOTESTSUM := $(TOOLS)/gotestsum
 # What needs no root, no runtime and no browser. Each package has more time than a busy
 # machine takes for it with the race detector: Go's own ten minutes are too short.
 UNIT = $$(go list ./... | grep -vE '/test/(e2e|vm|bench/mix|docs/node)$$')
+UNIT_TIMEOUT := 40m
+
+# What has goroutines. With the race detector, long random histories take fifteen times as
+# long, so they are shorter there (-short), and run at their full length without it.
+CONCURRENT := ./pkg/engine/... ./pkg/runtime/... ./pkg/kernel/... ./pkg/cluster/... ./pkg/kube/... ./pkg/view/... \
+	./pkg/observe/... ./pkg/peers/... ./pkg/config/... ./plugins/...
 
 # In test/external, a module of its own. It reads files outside, whose changes Go's cache
 # of test results doesn't notice.
 EXTERNAL = -count=1 $$(go list ./... | grep -v '/web$$')
-UNIT_TIMEOUT := 40m
 
 # For tests on real kernels and runtimes alone: at most 3 that failed run once more.
 # gotestsum doesn't do so after a panic, or where a package failed to build. The report
@@ -48,7 +57,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## bin/sluice, bin/sluice-kube and bin/kubectl-sluice, static
-	CGO_ENABLED=0 go build -trimpath -o bin/ ./plugins/...
+	go build -o bin/ ./plugins/...
 
 man: build ## manual pages in bin/man
 	bin/sluice man bin/man
@@ -77,20 +86,29 @@ check: lint $(TOOLS)/gotestsum ## for daily work, some minutes: lint, and the un
 	cd test/external && ../../$(GOTESTSUM) --format standard-quiet -- -short -timeout $(UNIT_TIMEOUT) $(EXTERNAL)
 
 test: packages lint sbom unit fuzz web-test e2e kube-test vm-test ## everything, on a fresh machine
-	@$(call flaky,bin/flaky-e2e.txt bin/flaky-kube.txt bin/flaky-vm.txt)
+	@$(call flaky,bin/flaky-e2e.txt bin/flaky-docs.txt bin/flaky-kube.txt bin/flaky-vm.txt)
 
-unit: $(TOOLS)/gotestsum $(TOOLS)/helm ## what needs no root and no runtime, with the race detector
-	$(GOTESTSUM) --format standard-quiet -- -race -timeout $(UNIT_TIMEOUT) $(UNIT)
-	cd test/external && ../../$(GOTESTSUM) --format standard-quiet -- -race -timeout $(UNIT_TIMEOUT) $(EXTERNAL)
+unit: $(TOOLS)/gotestsum $(TOOLS)/helm ## what needs no root and no runtime, and what is concurrent with the race detector too
+	$(GOTESTSUM) --format standard-quiet -- -timeout $(UNIT_TIMEOUT) $(UNIT)
+	CGO_ENABLED=1 $(GOTESTSUM) --format standard-quiet -- -race -short -timeout $(UNIT_TIMEOUT) $(CONCURRENT)
+	cd test/external && ../../$(GOTESTSUM) --format standard-quiet -- -timeout $(UNIT_TIMEOUT) $(EXTERNAL)
 	go test -run '^$$' -bench . -skip Loop -benchtime 1x -timeout $(UNIT_TIMEOUT) ./test/bench >/dev/null # each short benchmark still works
 	cd test/promql && go test -count=1 ./... # a module of its own; what it reads is outside, where go has no eye on it
 	cd configs/package && go test -count=1 ./... # and so is this
 	cd test/helm && go test -count=1 ./... # and this
 
-fuzz: ## every fuzz target for some seconds (FUZZTIME)
-	@{ grep -rHoE '^func Fuzz\w+' --include='*_test.go' . || true; } | sed 's/func //' | while IFS=: read -r file target; do \
-		echo "fuzz $${file%/*} $$target"; \
-		go test -C "$${file%/*}" -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) .; \
+# Each package's test binary is built once, and only Sluice's own packages are made to
+# report what an input covers: `go test -fuzz` would build every dependency anew for each
+# package, which takes some ten minutes. Inputs that it finds go where `go test -fuzz` puts them.
+fuzz: ## every fuzz target for some inputs (FUZZTIME)
+	@mkdir -p bin/fuzz; cache=$$(go env GOCACHE)/fuzz; \
+	grep -rlE '^func Fuzz\w+' --include='*_test.go' pkg topology plugins | xargs -n 1 dirname | sort -u | while read -r package; do \
+		go test -c -gcflags='github.com/sluice-dev/sluice/...=-d=libfuzzer' -o bin/fuzz/test "./$$package"; \
+		bin/fuzz/test -test.list '^Fuzz' | while read -r target; do \
+			echo "fuzz ./$$package $$target"; \
+			(cd "$$package" && $(CURDIR)/bin/fuzz/test -test.run '^$$' -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) \
+				-test.fuzzminimizetime 5s -test.fuzzcachedir "$$cache/github.com/sluice-dev/sluice/$$package"); \
+		done; \
 	done
 
 web-test: $(TOOLS)/gotestsum $(TOOLS)/axe/done ## the node map in Chromium
@@ -100,10 +118,12 @@ web-screenshots: ## make the pictures of docs/web.md anew
 	SLUICE_SCREENSHOTS=$(CURDIR)/docs go test -C test/external -count=1 -run TestScreenshots -v ./web
 
 e2e: build tools deb image ## real containerd, real containers, the documentation's commands (root)
-	@rm -f bin/flaky-e2e.txt
-	$(GOTESTSUM) --hide-summary output --format standard-verbose $(RERUN)=bin/flaky-e2e.txt --rerun-fails-run-root-test \
-		--packages './test/e2e ./test/bench/mix ./test/docs/node' -- -p 1 -count=1 -timeout 30m
-	@$(call flaky,bin/flaky-e2e.txt)
+	@rm -f bin/flaky-e2e.txt bin/flaky-docs.txt
+	$(GOTESTSUM) --hide-summary output --format standard-verbose $(RERUN)=bin/flaky-e2e.txt \
+		--packages './test/e2e ./test/bench/mix' -- -p 1 -count=1 -timeout 30m
+	$(GOTESTSUM) --hide-summary output --format standard-verbose $(RERUN)=bin/flaky-docs.txt --rerun-fails-run-root-test \
+		--packages ./test/docs/node -- -count=1 -timeout 30m
+	@$(call flaky,bin/flaky-e2e.txt bin/flaky-docs.txt)
 	go test -run '^$$' -bench . -benchtime 1x -timeout 10m ./pkg/engine/agent >/dev/null # each benchmark on real cgroups still works
 
 kube-test: runtime kube-tools image $(TOOLS)/helm $(GOTESTSUM) ## a real Kubernetes with two nodes (root; KUBERNETES=1.34, 1.36 or 1.37)
@@ -127,7 +147,7 @@ bench: ## benchmarks of all packages
 	go test -run '^$$' -bench Loop -benchtime 1x -timeout 30m ./test/bench
 
 bench-mix: build tools ## a service beside batch work: alone, unmanaged, Kubernetes, Sluice (root; FLAGS="-h")
-	go build -trimpath -o bin/mix ./test/bench/mix
+	go build -o bin/mix ./test/bench/mix
 	bin/mix $(FLAGS)
 
 # A set operation whose result is thrown away does nothing: cpuset's algebra is
@@ -156,12 +176,12 @@ demo: ## a service beside batch work: alone, with Kubernetes' shares, with Sluic
 	@[ "$$(id -u)" = 0 ] || { echo 'The demo runs real containers, which needs root. Without root: make demo-placement.'; exit 1; }
 	@mkdir -p bin
 	@echo 'Building Sluice, containerd and runc, which takes some minutes the first time (see bin/demo.log).'
-	@{ $(MAKE) --no-print-directory build runtime && go build -trimpath -o bin/mix ./test/bench/mix; } >bin/demo.log 2>&1 || { tail -n 20 bin/demo.log; exit 1; }
+	@{ $(MAKE) --no-print-directory build runtime && go build -o bin/mix ./test/bench/mix; } >bin/demo.log 2>&1 || { tail -n 20 bin/demo.log; exit 1; }
 	@bin/mix -demo -slice 8s
 
 demo-placement: ## where some pods run without and with Sluice: on a private containerd, or a made-up machine
 	@mkdir -p bin
-	@{ $(MAKE) --no-print-directory build && go build -trimpath -o bin/demo ./test/demo; } >bin/demo.log 2>&1 || { cat bin/demo.log; exit 1; }
+	@{ $(MAKE) --no-print-directory build && go build -o bin/demo ./test/demo; } >bin/demo.log 2>&1 || { cat bin/demo.log; exit 1; }
 	@bin/demo
 
 packages: ## install the Debian packages that are missing
@@ -176,17 +196,17 @@ clean: ## remove what was built
 
 # The tools are built once for each version in their modules.
 $(TOOLS)/2/containerd: test/tools/go.mod test/tools/go.sum
-	cd test/tools && CGO_ENABLED=0 go build -trimpath -tags '$(CONTAINERD_TAGS)' -o ../../$(TOOLS)/2/ github.com/containerd/containerd/v2/cmd/{containerd,containerd-shim-runc-v2,ctr}
+	cd test/tools && go build -tags '$(CONTAINERD_TAGS)' -o ../../$(TOOLS)/2/ github.com/containerd/containerd/v2/cmd/{containerd,containerd-shim-runc-v2,ctr}
 	@touch $@
 
 $(TOOLS)/1.7/containerd: test/tools17/go.mod test/tools17/go.sum
-	cd test/tools17 && CGO_ENABLED=0 go build -trimpath -tags '$(CONTAINERD_TAGS)' -o ../../$(TOOLS)/1.7/ github.com/containerd/containerd/cmd/{containerd,containerd-shim-runc-v2,ctr}
+	cd test/tools17 && go build -tags '$(CONTAINERD_TAGS)' -o ../../$(TOOLS)/1.7/ github.com/containerd/containerd/cmd/{containerd,containerd-shim-runc-v2,ctr}
 	@touch $@
 
 # runc needs C to enter namespaces; static, so that it runs in the virtual
 # machine; without seccomp, so that it needs no library.
 $(TOOLS)/runc: test/tools/go.mod test/tools/go.sum
-	cd test/tools && CGO_ENABLED=1 go build -trimpath -tags 'netgo osusergo' -ldflags '$(RUNC_LDFLAGS)' -o ../../$@ github.com/opencontainers/runc
+	cd test/tools && CGO_ENABLED=1 go build -tags 'netgo osusergo' -ldflags '$(RUNC_LDFLAGS)' -o ../../$@ github.com/opencontainers/runc
 	@touch $@
 
 kube-tools: $(KUBE)/kubelet $(KUBE_NODE)/cni/bridge $(KUBE_NODE)/runc ## Kubernetes' programs, cached in bin/kube: the first time takes 10 minutes of two CPUs
@@ -194,38 +214,38 @@ kube-tools: $(KUBE)/kubelet $(KUBE_NODE)/cni/bridge $(KUBE_NODE)/runc ## Kuberne
 # The version is what the API server and the kubelet tell of themselves.
 $(KUBE)/kubelet: test/kube/programs/$(KUBERNETES)/go.mod test/kube/programs/$(KUBERNETES)/go.sum
 	cd test/kube/programs/$(KUBERNETES) && version=$$(go list -m -f '{{.Version}}' k8s.io/kubernetes) && set_=-X\ k8s.io/component-base/version.git && \
-		CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $${set_}Version=$$version $${set_}Major=1 $${set_}Minor=$(KUBERNETES:1.%=%) $${set_}TreeState=clean" \
+		go build -ldflags "-s -w $${set_}Version=$$version $${set_}Major=1 $${set_}Minor=$(KUBERNETES:1.%=%) $${set_}TreeState=clean" \
 		-o ../../../../$(KUBE)/ go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubectl,kubelet}
 	mv $(KUBE)/server $(KUBE)/etcd
 	@touch $@
 
 $(KUBE_NODE)/cni/bridge: test/kube/programs/cni/go.mod test/kube/programs/cni/go.sum
-	cd test/kube/programs/cni && CGO_ENABLED=0 go build -trimpath -o ../../../../$(@D)/ github.com/containernetworking/plugins/plugins/{ipam/host-local,main/bridge,main/loopback}
+	cd test/kube/programs/cni && go build -o ../../../../$(@D)/ github.com/containernetworking/plugins/plugins/{ipam/host-local,main/bridge,main/loopback}
 	@touch $@
 
 # Kubernetes' pods ask for the runtime's default seccomp profile.
 $(KUBE_NODE)/runc: test/tools/go.mod test/tools/go.sum
-	cd test/tools && CGO_ENABLED=1 go build -trimpath -tags 'seccomp netgo osusergo' -ldflags '$(RUNC_LDFLAGS)' -o ../../$@ github.com/opencontainers/runc
+	cd test/tools && CGO_ENABLED=1 go build -tags 'seccomp netgo osusergo' -ldflags '$(RUNC_LDFLAGS)' -o ../../$@ github.com/opencontainers/runc
 	@touch $@
 
 $(TOOLS)/gotestsum: test/tools/go.mod test/tools/go.sum
-	cd test/tools && go build -trimpath -o ../../$@ gotest.tools/gotestsum
+	cd test/tools && go build -o ../../$@ gotest.tools/gotestsum
 	@touch $@
 
 $(TOOLS)/nfpm: configs/package/go.mod configs/package/go.sum
-	cd configs/package && CGO_ENABLED=0 go build -trimpath -o ../../$@ github.com/goreleaser/nfpm/v2/cmd/nfpm
+	cd configs/package && go build -o ../../$@ github.com/goreleaser/nfpm/v2/cmd/nfpm
 	@touch $@
 
 $(TOOLS)/helm: test/helm/go.mod test/helm/go.sum
-	cd test/helm && CGO_ENABLED=0 go build -trimpath -o ../../$@ helm.sh/helm/v4/cmd/helm
+	cd test/helm && go build -o ../../$@ helm.sh/helm/v4/cmd/helm
 	@touch $@
 
 $(TOOLS)/golangci-lint: test/lint/go.mod test/lint/go.sum
-	cd test/lint && CGO_ENABLED=0 go build -trimpath -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	cd test/lint && go build -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@
 
 $(TOOLS)/govulncheck: test/vuln/go.mod test/vuln/go.sum
-	cd test/vuln && CGO_ENABLED=0 go build -trimpath -o ../../$@ golang.org/x/vuln/cmd/govulncheck
+	cd test/vuln && go build -o ../../$@ golang.org/x/vuln/cmd/govulncheck
 	@touch $@
 
 # The lock file has the package's hash.
@@ -236,4 +256,4 @@ $(TOOLS)/axe/done: test/external/web/package.json test/external/web/package-lock
 	@touch $@
 
 probe:
-	CGO_ENABLED=0 go build -trimpath -o $(TOOLS)/probe ./test/probe
+	go build -o $(TOOLS)/probe ./test/probe

@@ -29,7 +29,7 @@ func TestFaults(t *testing.T) {
 		}
 		return n
 	}
-	count, seed := number("SLUICE_FAULTS", 12), number("SLUICE_SEED", 1)
+	count, seed := number("SLUICE_FAULTS", 8), number("SLUICE_SEED", 1)
 	rt := start(t, runtime.Options{})
 	for _, request := range []workload.MilliCPU{0, 100} { // the cgroups of both QoS classes stay
 		must(t, run(t, rt, classed("first", "LS", runtime.Resources{CPURequest: request})).Remove())

@@ -10,6 +10,9 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
+// settled is how long batch work runs before its shares are measured.
+const settled = 4 * time.Second
+
 // testTiers runs batch pods of each tier that use all CPU that they get. In the idle class, where the
 // kernel knows no weights, the loop's quotas give each its part; elsewhere the pods' weights do. What a
 // pod does not use, the others have.
@@ -62,14 +65,14 @@ func testTiers(t *testing.T, rt *runtime.Runtime) {
 					t.Errorf("%s has %.1f %% of the CPU time of batch work, and is due %.1f %%", what, 100*got, 100*want)
 				}
 			}
-			time.Sleep(weighed)
+			time.Sleep(settled)
 			got, all := shares()
 			t.Logf("of %.2f CPUs: mid %.1f %%, batch %.1f %%, free %.1f %%", all, 100*got[workload.TierMid], 100*got[workload.TierBatch], 100*got[workload.TierFree])
 			for _, tier := range []workload.Tier{workload.TierFree, workload.TierBatch, workload.TierMid} {
 				within(tier.String(), got[tier], float64(tier.Percent())/510)
 			}
 			must(t, pods[workload.TierMid].Signal(syscall.SIGSTOP))
-			time.Sleep(weighed)
+			time.Sleep(settled)
 			rest, left := shares()
 			t.Logf("of %.2f CPUs beside an idle mid: batch %.1f %%, free %.1f %%", left, 100*rest[workload.TierBatch], 100*rest[workload.TierFree])
 			within("batch beside an idle mid", rest[workload.TierBatch], 100.0/110)

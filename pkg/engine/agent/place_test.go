@@ -63,6 +63,42 @@ func TestEvacuationFailure(t *testing.T) {
 	})
 }
 
+// TestEvacuationOnABusyKernel checks that a pin waits for a container whose move the kernel makes
+// late, and for at most half a second for one that it doesn't make.
+func TestEvacuationOnABusyKernel(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
+		n.run("web", "LS", 1)
+		late := func(c knobs.Change) error {
+			if c.Knob != knobs.CPUs || !strings.HasSuffix(c.Object.Path, "web") {
+				return nil
+			}
+			time.AfterFunc(200*time.Millisecond, func() {
+				n.kernel.refusing(nil)
+				if err := n.kernel.Apply([]knobs.Change{c}); err != nil {
+					t.Error(err)
+				}
+			})
+			return cgroupfs.ErrBusy
+		}
+		n.kernel.refusing(late)
+		n.run("db", "LSR", 2)
+		n.expect(map[string]string{"web": "2-7", "db": "0-1"})
+		n.end("db")
+
+		never := func(c knobs.Change) error {
+			if strings.HasSuffix(c.Object.Path, "web") {
+				return cgroupfs.ErrBusy
+			}
+			return nil
+		}
+		n.kernel.refusing(never)
+		began := time.Now()
+		if err := n.create("db", "LSR", 2); !errors.Is(err, cgroupfs.ErrBusy) || time.Since(began) > time.Second {
+			t.Errorf("%v after %v, want a refusal within a second", err, time.Since(began))
+		}
+	})
+}
+
 // TestHalfFailedMove checks that if one setting of a container is written and another refused, the
 // rollback starts from what the kernel shows.
 func TestHalfFailedMove(t *testing.T) {

@@ -3,6 +3,7 @@ package cpusets
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
@@ -10,20 +11,35 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
+// evacuationTime is how long a new pin waits for a kernel that is busy: far less than the 2 s that
+// containerd gives a plugin to answer.
+const evacuationTime = 500 * time.Millisecond
+
 // Evacuate moves all other containers off a pin's CPUs, except from those that both have by a claim.
-// If one can't be moved, Evacuate fails only if the kernel shows that container on them. The plugin's own container is moved by the
-// runtime if it has a cgroup namespace of its own; its threads also leave with the next pass.
+// If one can't be moved, Evacuate fails only if the kernel shows that container on them. While the kernel is busy with other
+// changes of cpusets, Evacuate waits for up to evacuationTime, because such a write still takes effect. The plugin's own container
+// is moved by the runtime if it has a cgroup namespace of its own; its threads also leave with the next pass.
 func (w *Writer) Evacuate(pin *node.Container) error {
 	stuck := w.Apply(pin.ID)
 	h, ok := w.Ledger.Holder(pin.ID)
 	if stuck == nil || !ok || h.CPUs.IsEmpty() {
 		return nil
 	}
+	patience := time.Duration(0)
+	if errors.Is(stuck, cgroupfs.ErrBusy) {
+		patience = evacuationTime
+	}
 	for _, c := range w.Order {
 		if c == pin || !w.SetsCPUs(c) {
 			continue
 		}
-		now, err := w.on(c, cpuset.Difference(h.CPUs, w.Ledger.Common(pin.ID, c.ID)))
+		others := cpuset.Difference(h.CPUs, w.Ledger.Common(pin.ID, c.ID))
+		now, err := w.on(c, others)
+		for ; err == nil && !now.IsEmpty() && patience > 0; patience -= evacuationTime / 50 {
+			time.Sleep(evacuationTime / 50)
+			now, err = w.on(c, others)
+		}
+		w.Observe(c, knobs.CPUs) // the kernel may have moved it since the write failed
 		if err == nil && !now.IsEmpty() {
 			err = stuck
 		}

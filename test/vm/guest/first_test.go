@@ -43,7 +43,7 @@ func testFirstInstruction(n *node) {
 		asks = append(asks, test.ask)
 	}
 	pins := n.pod(asks...)
-	var rest cpuset.Set
+	rest := all // the CPUs that no pin has
 	for i, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			n := n.with(t)
@@ -71,6 +71,7 @@ func testFirstInstruction(n *node) {
 			}
 			if i < len(tests)-1 {
 				n.stop(pin)
+				rest = all
 			}
 		})
 	}
