@@ -93,9 +93,10 @@ type Identity struct {
 	ID, Pod, Container, Ref string
 }
 
-// Assignment is what a container should have.
+// Assignment is what a container should have, or has.
 type Assignment struct {
 	CPUs      cpuset.Set // empty for all that the parent has
+	None      bool       // of what it has: no CPU at all, which cgroup v1 leaves when all of its CPUs go offline
 	Mems      cpuset.Set // empty for all that the parent has
 	Unlimited bool       // no CFS quota, because nobody else may use the CPUs
 	Why       string

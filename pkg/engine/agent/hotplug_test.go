@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 	"github.com/sluice-dev/sluice/topology/synth"
 )
@@ -152,5 +153,40 @@ func TestPodAfterHotplug(t *testing.T) {
 		h.make(h.record(ask{name: "late/c", qos: "burstable", milli: 100}))
 		h.synchronize()
 		has("late/c")
+	})
+}
+
+// TestUnplugAllOfAPinForGood checks a pin whose last CPU goes offline while services request all others:
+// it shares these until its CPU is back.
+func TestUnplugAllOfAPinForGood(t *testing.T) {
+	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
+		h.run(ask{name: "db/c", milli: 1000, annotations: map[string]string{"class.sluice.dev": "LSE"}})
+		lost := h.container("db/c").CPUs
+		rest := cpuset.Difference(h.o.Machine.Online, lost)
+		h.run(ask{name: "web/c", milli: 1000 * rest.Size()})
+		plug := func(online cpuset.Set, text string) {
+			h.Plug(online)
+			m, err := synth.Machine(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.agent.SetMachine(m)
+		}
+		plug(rest, twoNodes+" offline "+lost.String())
+		for when := range 3 {
+			set, err := h.spy.Read(h.specs["db/c"].CgroupsPath, knobs.CPUs)
+			if db := h.container("db/c"); err != nil || !h.V2 && cpuset.Set(set.(knobs.CPUSet)) != rest || !strings.Contains(db.Why, "0 of 1 CPUs") {
+				t.Errorf("pass %d: db is on %v, %v; %s", when, set, err, db.Why)
+			}
+			if moved, err := h.spy.Rejoin(h.specs["db/c"].CgroupsPath); moved != 0 || err != nil {
+				t.Errorf("pass %d: %d processes of db were not in its cpuset, %v", when, moved, err)
+			}
+			h.pass()
+		}
+		plug(h.o.Machine.Online, twoNodes)
+		h.pass()
+		if db, web := h.container("db/c").CPUs, h.container("web/c").CPUs; db.Size() != 1 || web.Overlaps(db) {
+			t.Errorf("db is on %s, web on %s", db, web)
+		}
 	})
 }

@@ -202,7 +202,7 @@ func Changes(c *node.Container, want placement.Assignment, all bool) []knobs.Cha
 		changes = append(changes, knobs.Change{Object: c.Object(), Knob: knob, From: from, To: to, Why: want.Why})
 	}
 	repeat := all && c.Touched
-	if want.CPUs != c.Has.CPUs || repeat || all && !want.CPUs.IsEmpty() {
+	if want.CPUs != c.Has.CPUs || c.Has.None || repeat || all && !want.CPUs.IsEmpty() {
 		set(knobs.CPUs, knobs.CPUSet(c.Has.CPUs), knobs.CPUSet(want.CPUs))
 	}
 	if want.Mems != c.Has.Mems || all && !want.Mems.IsEmpty() {

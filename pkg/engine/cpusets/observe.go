@@ -16,7 +16,8 @@ func (w *Writer) Observe(c *node.Container, of ...knobs.Knob) {
 		}
 		switch knob {
 		case knobs.CPUs:
-			c.Has.CPUs = w.NotAll(cpuset.Set(v.(knobs.CPUSet)))
+			has := cpuset.Set(v.(knobs.CPUSet))
+			c.Has.CPUs, c.Has.None = w.NotAll(has), has.IsEmpty() && !w.QoS.Features.Knobs[knobs.CPUs].V2
 		case knobs.Mems:
 			c.Has.Mems = cpuset.Set(v.(knobs.CPUSet))
 			if c.Has.Mems == w.Ledger.Machine().MemoryNodes() {

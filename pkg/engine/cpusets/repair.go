@@ -35,10 +35,10 @@ func (w *Writer) Repair(c *node.Container, suspect string) {
 		return
 	}
 	w.Observe(c, compared...)
-	if want.CPUs.IsEmpty() && w.hasAllOfPod(c) {
+	if want.CPUs.IsEmpty() && !c.Has.None && w.hasAllOfPod(c) {
 		c.Has.CPUs = cpuset.Set{}
 	}
-	if c.Has.CPUs == want.CPUs && (want.Mems.IsEmpty() || c.Has.Mems == want.Mems) && (c.Has.Unlimited || !want.Unlimited) {
+	if c.Has.CPUs == want.CPUs && !c.Has.None && (want.Mems.IsEmpty() || c.Has.Mems == want.Mems) && (c.Has.Unlimited || !want.Unlimited) {
 		c.Has = want
 		for _, k := range compared {
 			w.Reconciler.Accepted(reconcile.Key{Path: c.Path, Knob: k})
@@ -53,7 +53,7 @@ func (w *Writer) Repair(c *node.Container, suspect string) {
 			return
 		}
 	}
-	if c.Has.CPUs != known.CPUs || c.Has.Mems != known.Mems || known.Unlimited && !c.Has.Unlimited {
+	if c.Has.CPUs != known.CPUs || c.Has.None || c.Has.Mems != known.Mems || known.Unlimited && !c.Has.Unlimited {
 		c.Drift++
 		w.Reconciler.CountRepair(&c.Contest)
 		w.Counters.Drift++
