@@ -28,6 +28,8 @@ type Config struct {
 	RDT    RDT    `yaml:"rdt"`
 	Memory Memory `yaml:"memory"`
 
+	CPUNormalization CPUNormalization `yaml:"cpuNormalization"`
+
 	VMRuntimes     []string      `yaml:"vmRuntimes"`     // Patterns of the runtime handlers of virtual machines, which Sluice counts but does not place.
 	ReserveTimeout time.Duration `yaml:"reserveTimeout"` // How long a container may hold CPUs before it starts.
 	DriftInterval  time.Duration `yaml:"driftInterval"`  // Time between two comparisons of all settings with the kernel.
@@ -68,22 +70,24 @@ type Log struct {
 // Sluice.
 func Default() *Config {
 	c := &Config{
-		Mode:           On,
-		Neighbours:     NeighboursPreview,
-		FailurePolicy:  FailOpen,
-		Pools:          Pools{Mode: Overlap, List: []Pool{{Name: "critical"}, {Name: "online"}, {Name: "batch"}}},
-		Rules:          annotation.DefaultRules(),
-		RDT:            RDT{Mode: RDTOn, Partitions: map[string]RDTShare{}, Classes: map[string]RDTClass{}},
-		Memory:         Memory{GlobalWatermark: WatermarkOff},
-		Control:        control.DefaultConfig(),
-		VMRuntimes:     []string{"kata*"},
-		ReserveTimeout: 5 * time.Minute,
-		DriftInterval:  900 * time.Millisecond,
-		RecordUpdates:  RecordUpdates{Enabled: true, Delay: 2 * time.Second},
-		StateDir:       "/var/lib/sluice",
-		RuntimeDir:     "/run/sluice",
-		StatusSocket:   status.DefaultSocket,
-		Log:            Log{Level: "info", Format: "text"},
+		Mode:          On,
+		Neighbours:    NeighboursPreview,
+		FailurePolicy: FailOpen,
+		Pools:         Pools{Mode: Overlap, List: []Pool{{Name: "critical"}, {Name: "online"}, {Name: "batch"}}},
+		Rules:         annotation.DefaultRules(),
+		RDT:           RDT{Mode: RDTOn, Partitions: map[string]RDTShare{}, Classes: map[string]RDTClass{}},
+		Memory:        Memory{GlobalWatermark: WatermarkOff},
+
+		CPUNormalization: CPUNormalization{Ratio: 100},
+		Control:          control.DefaultConfig(),
+		VMRuntimes:       []string{"kata*"},
+		ReserveTimeout:   5 * time.Minute,
+		DriftInterval:    900 * time.Millisecond,
+		RecordUpdates:    RecordUpdates{Enabled: true, Delay: 2 * time.Second},
+		StateDir:         "/var/lib/sluice",
+		RuntimeDir:       "/run/sluice",
+		StatusSocket:     status.DefaultSocket,
+		Log:              Log{Level: "info", Format: "text"},
 	}
 	c.completeRules()
 	return c
@@ -103,6 +107,7 @@ func (c *Config) completeRules() {
 		}
 	}
 	r.NeverEvict = c.Control.Eviction.Never
+	r.LeastSLOPercent = c.Control.SLO.LeastPercent
 	r.RDTClasses, r.RDTPerPod = c.rdtClasses(), c.RDT.PerPod && c.RDT.Mode == RDTOn
 }
 

@@ -33,6 +33,7 @@ rdt:
   perPod: true
   monitor: true
 memory: {globalWatermark: auto, bePageCachePercent: 20}
+cpuNormalization: {ratio: 1.25}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +55,7 @@ memory: {globalWatermark: auto, bePageCachePercent: 20}
 	want.RDT.Partitions = map[string]RDTShare{"low": {L3: Cache{All: schemata.Range{To: 60}}, MB: Bandwidth{All: schemata.Bandwidth{Percent: 80}}}}
 	want.RDT.PerPod, want.RDT.Monitor = true, true
 	want.RDTClasses, want.RDTPerPod = []string{"all", "be", "cdp"}, true
+	want.CPUNormalization.Ratio = 125
 	want.Memory = Memory{GlobalWatermark: WatermarkAuto, BEPageCachePercent: 20}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v, want\n%+v", got, want)

@@ -83,15 +83,31 @@ func (d *decoder) checkLaw(c *Config) {
 	d.problems("control.cache.", l.Cache.Check())
 	d.problems("control.eviction.", l.Eviction.Check())
 	d.globs("control.eviction.never", l.Eviction.Never)
+	d.problems("control.slo.", l.SLO.Check())
 	d.problems("control.offer.", l.Offer.Check())
 	d.problems("control.prediction.", l.Prediction.Check())
 	d.problems("control.notices.", l.Notices.Check())
 	d.problems("control.rules", control.CheckRules(l.Rules, c.Pools.Names()))
 	d.problems("control.windows", control.CheckWindows(l.Windows, c.Pools.Names()))
+	d.problems("control.hostApplications", control.CheckHostApplications(l.HostApplications))
+	if len(l.HostApplications) > 0 {
+		d.checkBoundsByQuota(c)
+	}
 	if class := l.Cache.Class; class != "" {
 		if _, there := c.RDT.Classes[class]; !there {
 			d.fail("control.cache.class", "%s: is not under rdt.classes%s", quote(class), known(class, slices.Sorted(maps.Keys(c.RDT.Classes))))
 		}
+	}
+}
+
+// checkBoundsByQuota reports what excludes host applications: their CPU is bounded by quotas alone,
+// because Sluice moves no process to other CPUs that is not in a container.
+func (d *decoder) checkBoundsByQuota(c *Config) {
+	if c.Pools.Mode == Exclusive {
+		d.fail("control.hostApplications", "need pools.mode overlap or auto: with %s, batch work has CPUs of its own, to which Sluice moves only containers", c.Pools.Mode)
+	}
+	if by := c.Control.Batch.By; by == control.ByCPUSet {
+		d.fail("control.hostApplications", "need control.batch.by auto, quota or both: with %s, nothing would bound them", by)
 	}
 }
 

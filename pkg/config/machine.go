@@ -33,6 +33,9 @@ func (c *Config) Fit(m *topology.Machine) (warnings []string, err error) {
 	}
 	if c.Pools.Mode == Auto {
 		c.Pools.Mode = modeOn(free.Size()/m.ThreadsPerCore(), len(c.Pools.List))
+		if len(c.Control.HostApplications) > 0 {
+			c.Pools.Mode = Overlap // exclusive pools would not bound them
+		}
 	}
 	for i, p := range c.Pools.List {
 		at := fmt.Sprintf("pools.list[%d].cpus", i)

@@ -56,3 +56,21 @@ func TestValidate(t *testing.T) {
 		}
 	}
 }
+
+// pools.mode auto is exclusive where there are enough cores, but not beside host applications.
+func TestFitAuto(t *testing.T) {
+	t.Parallel()
+	const auto = "control: {mode: on}\npools: {mode: auto, list: [{name: a}, {name: c}]}\n"
+	for text, want := range map[string]PoolMode{
+		auto: Exclusive,
+		"control: {mode: on, hostApplications: [{name: a, cgroup: /a}]}\npools: {mode: auto, list: [{name: a}, {name: c}]}\n": Overlap,
+	} {
+		c, err := Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Fit(machine()); err != nil || c.Pools.Mode != want {
+			t.Errorf("%s: %s, %v; want %s", text, c.Pools.Mode, err, want)
+		}
+	}
+}

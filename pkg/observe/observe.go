@@ -183,6 +183,9 @@ type Target struct {
 	LS   bool   // its run delay is measured
 	// Memory is set if its memory is read as often as the node's, not only now and then.
 	Memory bool
+	// Waiting is set if its pressure and run delay are read as often as CPU time, not only now and
+	// then.
+	Waiting bool
 	// CPUOnly is set if nothing but its CPU time and the throttling by its quota is read.
 	CPUOnly bool
 }

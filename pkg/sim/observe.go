@@ -26,6 +26,7 @@ type target struct {
 	whole  *whole
 	fast   bool
 	memory bool // its memory is measured as often as the node's
+	waits  bool // its waiting is measured as often as its CPU usage
 }
 
 // whole is a cgroup with all containers below it.
@@ -61,7 +62,7 @@ func (s *sampler) follow(targets []observe.Target) {
 	batch := map[string]*whole{}
 	for _, t := range targets {
 		if c := byID[t.ID]; c != nil {
-			s.targets = append(s.targets, target{container: c, fast: t.Fast, memory: t.Memory})
+			s.targets = append(s.targets, target{container: c, fast: t.Fast, memory: t.Memory, waits: t.Waiting})
 		} else if dir, ok := strings.CutPrefix(t.ID, colocation.BatchCgroupTarget); ok {
 			w := s.batch[t.ID]
 			if w == nil {
@@ -138,7 +139,7 @@ func (s *sampler) measure(now time.Time) *observe.Snapshot {
 		if due {
 			sum.tellThrottling(now)
 		}
-		if sum.reading.Memory.At.IsZero() || now.Sub(sum.slowSince) >= every {
+		if sum.reading.Memory.At.IsZero() || now.Sub(sum.slowSince) >= every || due && t.waits {
 			sum.tellRest(now, t.container)
 		} else if due && t.memory {
 			sum.tellMemory(now, t.container)

@@ -10,27 +10,44 @@ import (
 // Loop is the control loop: what it measures, wants and has decided. A part whose
 // time is absent is unknown.
 type Loop struct {
-	Mode                control.Mode           `json:"mode"`                // Mode in force for controllers without a mode of their own.
-	Problem             string                 `json:"problem,omitempty"`   // Why the loop does not run; absent if it does.
-	MeasuredAt          time.Time              `json:"measuredAt,omitzero"` // Time of the latest measurement; absent before the first.
-	Interval            time.Duration          `json:"intervalNanos"`       // Time in nanoseconds between two steps of the slower controllers (control.interval).
-	StateDir            string                 `json:"stateDir,omitempty"`  // Folder of the audit trail and the batch switch.
-	Controllers         []Controller           `json:"controllers"`         // Controllers with their modes.
-	Node                NodeUsage              `json:"node"`                // Resources that the node uses.
-	Batch               Batch                  `json:"batch"`               // CPU of batch work.
-	Memory              BatchMemory            `json:"memory"`              // Memory of batch work and of all others.
-	Refusal             *Refusal               `json:"refusal,omitempty"`   // Pods that may not start; absent if all may.
-	Evictions           Evictions              `json:"evictions"`           // Evictions since the plugin started.
-	Offer               control.Offer          `json:"offer"`               // Resources that the node could offer to batch work.
-	Forecasts           []control.PeakForecast `json:"forecasts,omitempty"` // Expected peaks of the usage of the node, of its pools, its classes, and the workloads that request far more than they will use; absent if nothing was learned yet.
-	Notices             Notices                `json:"notices"`             // What batch work learns beforehand of squeezes and evictions.
-	Benefit             control.BenefitReport  `json:"benefit"`             // Work that batch work did, and what it cost.
-	Disturbed           []control.Disturbance  `json:"disturbed,omitempty"` // LS pods whose waiting is measured; absent if there are none.
-	Advice              []control.Advice       `json:"advice,omitempty"`    // Advice for operators; absent if there is none.
-	Decisions           []Decision             `json:"decisions,omitempty"` // Latest decisions, oldest first; absent if there are none.
-	Counts              []Count                `json:"counts,omitempty"`    // Number of decisions since the plugin started, by kind; absent if there were none.
-	DroppedAuditEntries int                    `json:"droppedAuditEntries"` // Number of decisions that the audit trail has lost, because the disk was slow or full.
-	Failures            []Failure              `json:"failures,omitempty"`  // Measurements that failed; absent if none did.
+	Mode                control.Mode           `json:"mode"`                       // Mode in force for controllers without a mode of their own.
+	Problem             string                 `json:"problem,omitempty"`          // Why the loop does not run; absent if it does.
+	MeasuredAt          time.Time              `json:"measuredAt,omitzero"`        // Time of the latest measurement; absent before the first.
+	Interval            time.Duration          `json:"intervalNanos"`              // Time in nanoseconds between two steps of the slower controllers (control.interval).
+	StateDir            string                 `json:"stateDir,omitempty"`         // Folder of the audit trail and the batch switch.
+	Controllers         []Controller           `json:"controllers"`                // Controllers with their modes.
+	Node                NodeUsage              `json:"node"`                       // Resources that the node uses.
+	Batch               Batch                  `json:"batch"`                      // CPU of batch work.
+	Memory              BatchMemory            `json:"memory"`                     // Memory of batch work and of all others.
+	Refusal             *Refusal               `json:"refusal,omitempty"`          // Pods that may not start; absent if all may.
+	Evictions           Evictions              `json:"evictions"`                  // Evictions since the plugin started.
+	Offer               control.Offer          `json:"offer"`                      // Resources that the node could offer to batch pods.
+	HostApplications    []HostApplication      `json:"hostApplications,omitempty"` // Batch work of the node outside of pods; absent if none is configured.
+	Forecasts           []control.PeakForecast `json:"forecasts,omitempty"`        // Expected peaks of the usage of the node, of its pools, its classes, and the workloads that request far more than they will use; absent if nothing was learned yet.
+	Notices             Notices                `json:"notices"`                    // What batch work learns beforehand of squeezes and evictions.
+	Benefit             control.BenefitReport  `json:"benefit"`                    // Work that batch work did, and what it cost.
+	Disturbed           []control.Disturbance  `json:"disturbed,omitempty"`        // LS pods whose waiting is measured; absent if there are none.
+	Advice              []control.Advice       `json:"advice,omitempty"`           // Advice for operators; absent if there is none.
+	Decisions           []Decision             `json:"decisions,omitempty"`        // Latest decisions, oldest first; absent if there are none.
+	Counts              []Count                `json:"counts,omitempty"`           // Number of decisions since the plugin started, by kind; absent if there were none.
+	DroppedAuditEntries int                    `json:"droppedAuditEntries"`        // Number of decisions that the audit trail has lost, because the disk was slow or full.
+	Failures            []Failure              `json:"failures,omitempty"`         // Measurements that failed; absent if none did.
+}
+
+// HostApplication is batch work of the node outside of pods (control.hostApplications).
+type HostApplication struct {
+	Name             string            `json:"name"`                       // Name in the configuration.
+	Cgroup           string            `json:"cgroup"`                     // Path of its cgroup.
+	Problem          string            `json:"problem,omitempty"`          // Why it is not managed now, such as a cgroup that does not exist; absent if it is.
+	Used             control.Amount    `json:"used"`                       // Resources that it uses, without page cache, as far as that is known.
+	Quota            workload.MilliCPU `json:"quotaMilliCPU,omitempty"`    // CPU quota in thousandths of a CPU; absent if there is none.
+	MemoryLimitBytes int64             `json:"memoryLimitBytes,omitempty"` // Memory limit in bytes; absent if there is none.
+	Offer            control.Amount    `json:"offer"`                      // Resources that it may use.
+	VCores           int               `json:"vcores"`                     // The offered CPU in YARN's unit: whole CPUs.
+	MemoryMB         int               `json:"memoryMB"`                   // The offered memory in YARN's unit: whole mebibytes.
+	Why              string            `json:"why,omitempty"`              // Why nothing is offered; absent if something is.
+	File             string            `json:"file,omitempty"`             // File that tells it what it may use; absent if there is none.
+	FileProblem      string            `json:"fileProblem,omitempty"`      // Why a file of a host application could not be written; absent if all could.
 }
 
 // Controller is one controller.
@@ -81,6 +98,8 @@ type Batch struct {
 	State            BatchState        `json:"state"`                      // What the node does with batch work now.
 	Why              string            `json:"why,omitempty"`              // Why the state is not "open"; absent if it is.
 	KeptPercent      int               `json:"keptPercent,omitempty"`      // Part of its budget that batch work keeps while the state is "squeezed", in percent.
+	BoundsPercent    int               `json:"boundsPercent,omitempty"`    // Part of its budget that the bounds of services (slo.sluice.dev) leave batch work, in percent; absent if they leave it all.
+	BoundsWhy        string            `json:"boundsWhy,omitempty"`        // Which bound was broken; absent if the bounds leave batch work all.
 	NextChangeAt     time.Time         `json:"nextChangeAt,omitzero"`      // Time of the next change by a window or by the end of an override; absent if there is none.
 	Switch           Switch            `json:"switch"`                     // Override by `sluice batch`.
 	FleetSwitch      *Switch           `json:"fleetSwitch,omitempty"`      // Override by the fleet's switch, the ConfigMap sluice-switch; absent if the plugin serves no socket for sluice-kube.

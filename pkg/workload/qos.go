@@ -34,6 +34,7 @@ type Tuning struct {
 	Evict    Evict
 	Tier     Optional[Tier] // for BE only
 	Notice   bool           // the container gets a file with what batch work has to expect; for BE only
+	SLO      SLO            // not for BE and SYSTEM
 }
 
 // Burst is CPU burst: the container may run above the quota for a short while, with quota that

@@ -57,7 +57,7 @@ the same direction are shown as one decision with its duration.`,
 
 // controllers lists the names of the controllers that take decisions.
 func controllers() []string {
-	return []string{"batch", "burst", "cache", "demotion", "eviction", "interference", "failsafe", "memory", "noisy", "offer", "pools", "rules", "windows"}
+	return []string{"batch", "burst", "cache", "culprit", "demotion", "eviction", "interference", "failsafe", "memory", "noisy", "offer", "pools", "rules", "windows"}
 }
 
 func (o *logOptions) run(c *cobra.Command) error {

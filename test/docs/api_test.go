@@ -208,7 +208,7 @@ func table(t *testing.T, into *bytes.Buffer, of reflect.Type, source source) (mo
 		for f := range of.Fields() {
 			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			switch {
-			case key == "-":
+			case key == "-", !f.IsExported() && !f.Anonymous:
 				continue
 			case f.Anonymous && key == "":
 				rows(f.Type)

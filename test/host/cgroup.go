@@ -80,6 +80,11 @@ func (t *Tree) Adopt(pid int) error {
 	return err
 }
 
+// Enter moves a process into a cgroup of the hierarchy that has the controller.
+func (t *Tree) Enter(cgroup, controller string, pid int) error {
+	return t.Of(controller).write(cgroup, "cgroup.procs", strconv.Itoa(pid))
+}
+
 // Create makes the cgroup and its parents in every hierarchy. In v1, a new cpuset is empty and
 // accepts no process, so it gets its parent's values.
 func (t *Tree) Create(path string) error {

@@ -12,16 +12,29 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// quiet is a /proc/stat of a machine that runs nothing but the runtime's pods, so that the control
+// quiet is a /proc/stat of a machine that runs nothing but the runtime's pods and its host application, so that the control
 // loop's decisions do not depend on what else this machine does during a test.
 type quiet struct {
 	file  *os.File
 	began time.Time
-	cpus  []int         // CPUs that are online
-	last  time.Duration // CPU time that the cgroup of all pods showed last
-	used  time.Duration // CPU time of pods since then, including that of earlier cgroups of all pods
+	cpus  []int // CPUs that are online
+	pods  meter // of the cgroup of all pods
+	host  meter // of the host application
 	end   chan struct{}
 	ended chan error
+}
+
+// meter adds up the CPU time of a cgroup that may go and come back.
+type meter struct {
+	last time.Duration // that the cgroup showed last
+	used time.Duration // since the first reading, including that of earlier cgroups
+}
+
+func (m *meter) read(now time.Duration) {
+	if now < m.last {
+		m.last = 0
+	}
+	m.used, m.last = m.used+now-m.last, now
 }
 
 // userTick is the unit of /proc/stat.
@@ -47,7 +60,7 @@ func (rt *Runtime) quietStat() (string, error) {
 		return "", err
 	}
 	q.cpus = slices.Collect(online.All())
-	if q.last, err = rt.podsCPU(); err == nil {
+	if q.pods.last, err = rt.cpuTime(rt.kubepods()); err == nil {
 		err = q.write(rt)
 	}
 	if err != nil {
@@ -58,10 +71,10 @@ func (rt *Runtime) quietStat() (string, error) {
 	return path, nil
 }
 
-// podsCPU returns the CPU time that the cgroup of all pods has used: 0 before it exists, and again
-// after systemd has removed it with the last pod.
-func (rt *Runtime) podsCPU() (time.Duration, error) {
-	used, err := rt.tree.CPUTime(rt.kubepods())
+// cpuTime returns the CPU time that a cgroup has used: 0 before it exists, and again after it was
+// removed, as systemd does with that of all pods after the last one.
+func (rt *Runtime) cpuTime(cgroup string) (time.Duration, error) {
+	used, err := rt.tree.CPUTime(cgroup)
 	if host.Gone(err) {
 		return 0, nil
 	}
@@ -83,19 +96,22 @@ func (q *quiet) run(rt *Runtime) error {
 	}
 }
 
-// write writes the file at once and in place; its numbers keep their lengths. It divides the pods'
+// write writes the file at once and in place; its numbers keep their lengths. It divides the CPU
 // time equally among all CPUs, because cgroup v2 doesn't say on which CPU it was spent.
 func (q *quiet) write(rt *Runtime) error {
-	now, err := rt.podsCPU()
+	now, err := rt.cpuTime(rt.kubepods())
 	if err != nil {
 		return err
 	}
-	if now < q.last {
-		q.last = 0
+	q.pods.read(now)
+	if a := rt.host.Load(); a != nil {
+		if now, err = rt.cpuTime(a.Cgroup); err != nil {
+			return err
+		}
+		q.host.read(now)
 	}
-	q.used, q.last = q.used+now-q.last, now
 	n := len(q.cpus)
-	passed, busy := int64(time.Since(q.began)/userTick), int64(q.used/userTick)/int64(n)
+	passed, busy := int64(time.Since(q.began)/userTick), int64((q.pods.used+q.host.used)/userTick)/int64(n)
 	idle := max(0, passed-busy)
 	var text strings.Builder
 	fmt.Fprintf(&text, "cpu  %012d 0 0 %012d 0 0 0 0 0 0\n", busy*int64(n), idle*int64(n))

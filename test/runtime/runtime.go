@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -59,6 +60,7 @@ type Runtime struct {
 	options Options
 	tools   tools
 	tree    host.Tree
+	host    atomic.Pointer[HostApplication] // that runs; nil for none
 	process *host.Process
 	conn    *grpc.ClientConn
 	cri     cri.RuntimeServiceClient

@@ -86,8 +86,12 @@ func NewReport(s *status.Status) (*Report, error) {
 		r.Offer[kind] = amount
 	}
 	r.Known, r.Used = loop.Offer.Known, used(&loop.Node)
-	if b := &loop.Batch; b.State == status.BatchSqueezed && b.KeptPercent >= 0 && b.KeptPercent < 100 {
+	b := &loop.Batch
+	if b.State == status.BatchSqueezed && b.KeptPercent >= 0 && b.KeptPercent < 100 {
 		r.Offer[BatchCPU] = r.Offer[BatchCPU] * int64(b.KeptPercent) / 100
+	}
+	if b.BoundsPercent > 0 && b.BoundsPercent < 100 {
+		r.Offer[BatchCPU] = r.Offer[BatchCPU] * int64(b.BoundsPercent) / 100
 	}
 	return r, nil
 }

@@ -63,6 +63,7 @@ func TestReport(t *testing.T) {
 		"a window that squeezes": {func(s *status.Status) {
 			s.Loop.Batch.State, s.Loop.Batch.KeptPercent = status.BatchSqueezed, 25
 		}, "", "", "", 1000},
+		"bounds of services": {func(s *status.Status) { s.Loop.Batch.BoundsPercent = 70 }, "", "", "", 2800},
 		"a cool-down": {func(s *status.Status) {
 			s.Loop.Refusal = &status.Refusal{NewBatch: true, EndsAt: time.Unix(9, 0)}
 		}, "", CoolDown, "", 4000},

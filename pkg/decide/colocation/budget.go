@@ -27,17 +27,17 @@ type Budget struct {
 // BudgetDivider divides budgets. It reuses its slices for each.
 type BudgetDivider struct {
 	claims []control.Share
-	pods   []string // UIDs of the pods whose claims come after those of the batch cgroups
+	pods   []string // UIDs of the pods whose claims come after those of the batch cgroups and host applications
 	parts  []workload.MilliCPU
 	inside insideDivider
 }
 
-// Divide divides a budget between the batch cgroups and the batch pods outside of them, by
+// Divide divides a budget between the batch cgroups, the host applications and the batch pods outside of them, by
 // weight and demand, and puts the quotas into want. Each gets at least its part of the floor by
 // weight, and at least LeastQuota. A pod keeps its present quota if the new one is hardly larger. Where
 // pods have no weights, the pods of a batch cgroup get quotas that stand for them.
 func (d *BudgetDivider) Divide(v *NodeView, b *Budget, have, want CPUDesired) {
-	dirs := v.BatchCgroups.Dirs
+	dirs, hosts := v.BatchCgroups.Dirs, v.HostApplications
 	d.inside.begin(v, b.Now)
 	d.claim(v, b)
 	n := workload.MilliCPU(max(len(d.claims), 1))
@@ -54,15 +54,18 @@ func (d *BudgetDivider) Divide(v *NodeView, b *Budget, have, want CPUDesired) {
 	want.ForgetBatchQuotas()
 	for i, amount := range d.parts {
 		quota := qos.Loop{Quota: Quota(amount), Why: BudgetWhy}
-		if i < len(dirs) {
+		switch host := i - len(dirs); {
+		case host < 0:
 			want.BatchCgroups[dirs[i]] = quota
 			if b.IdleClass {
 				d.inside.divide(v, b, dirs[i], amount, have, want)
 			}
-			continue
+		case host < len(hosts):
+			want.BatchCgroups[hosts[host].Cgroup] = quota
+		default:
+			uid := d.pods[host-len(hosts)]
+			want.Pods[uid] = steady(have.Pods[uid], quota)
 		}
-		uid := d.pods[i-len(dirs)]
-		want.Pods[uid] = steady(have.Pods[uid], quota)
 	}
 }
 
@@ -72,6 +75,10 @@ func (d *BudgetDivider) claim(v *NodeView, b *Budget) {
 	dirs := v.BatchCgroups.Dirs
 	for range dirs {
 		d.claims = append(d.claims, control.Share{})
+	}
+	for i := range v.HostApplications {
+		a := &v.HostApplications[i]
+		d.claims = append(d.claims, control.Share{Weight: a.Weight(), Demand: 2 * a.CPU.Usage})
 	}
 	pod := -1
 	for i := range v.Containers {

@@ -102,7 +102,8 @@ func TestDesired(t *testing.T) {
 	for name, change := range map[string]func(){
 		"containers": func() { twin.Containers["x"] = loop(1, "") }, "pods": func() { twin.Pods["x"] = loop(1, "") },
 		"cgroups": func() { twin.BatchCgroups["x"] = loop(1, "") }, "weights": func() { twin.LSWeights["x"] = 200 },
-		"parts": func() { twin.Parts["x"] = loop(1, "") },
+		"culprits": func() { twin.Culprits["x"] = loop(1, "") },
+		"parts":    func() { twin.Parts["x"] = loop(1, "") },
 	} {
 		twin = d.Clone()
 		if change(); d.Equal(twin) {
@@ -112,6 +113,30 @@ func TestDesired(t *testing.T) {
 	twin.ForgetBatchQuotas()
 	if len(twin.Pods)+len(twin.BatchCgroups)+len(twin.Parts) > 0 || len(twin.Containers) == 0 {
 		t.Errorf("only the quotas that bound batch work are forgotten: %+v", twin)
+	}
+}
+
+// TestPodQuota checks that of the quotas for a pod the lowest counts.
+func TestPodQuota(t *testing.T) {
+	t.Parallel()
+	loop := func(cpu workload.MilliCPU) qos.Loop { return qos.Loop{Quota: Quota(cpu)} }
+	d := NewCPUDesired()
+	d.Pods["pod"], d.Parts["part"], d.Culprits["culprit"] = loop(2000), loop(2000), loop(500)
+	for uid, want := range map[string]workload.MilliCPU{"pod": 2000, "part": 2000, "culprit": 500, "none": 0} {
+		if got := d.PodQuota(uid); got != (map[bool]qos.Loop{true: loop(want)}[want > 0]) {
+			t.Errorf("pod %s has the quota %v, want %d", uid, got, want)
+		}
+	}
+	for _, uid := range []string{"pod", "part"} {
+		if d.Culprits[uid] = loop(500); d.PodQuota(uid) != loop(500) {
+			t.Errorf("%s: a culprit has %v", uid, d.PodQuota(uid))
+		}
+		if d.Culprits[uid] = loop(3000); d.PodQuota(uid) != loop(2000) {
+			t.Errorf("%s: a culprit's limit raises the quota of the budget to %v", uid, d.PodQuota(uid))
+		}
+	}
+	if d.ForgetBatchQuotas(); len(d.Culprits) == 0 {
+		t.Error("the division of the budget forgets who makes services wait")
 	}
 }
 

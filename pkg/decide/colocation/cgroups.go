@@ -47,16 +47,23 @@ func BestEffortCgroup(allPods string) string {
 }
 
 // BatchCgroups are the cgroups at which batch work is limited as a whole. On a node where all
-// BestEffort pods are batch work, that is the kubelet's cgroup of BestEffort pods.
+// BestEffort pods are batch work, that is the kubelet's cgroup of BestEffort pods, with those of
+// host applications.
 type BatchCgroups struct {
 	Dirs    []string // cgroups that hold batch pods and nothing else, sorted
-	Limited []string // Dirs and Inventory.BestEffortCgroup: where the memory of batch work is limited
+	Hosts   []string // cgroups of host applications
+	Limited []string // where the memory of batch work is limited: Dirs, Inventory.BestEffortCgroup, and those of Hosts with a memory limit
 	Mixed   []string // cgroups that hold other pods, with or without batch pods
 	MixedBy []string // "namespace/name" of the pods in Mixed that are not batch work
 }
 
 // Holds reports whether a cgroup holds batch pods and nothing else.
 func (b *BatchCgroups) Holds(cgroup string) bool { return slices.Contains(b.Dirs, cgroup) }
+
+// Bounds reports whether batch work is limited at a cgroup as a whole.
+func (b *BatchCgroups) Bounds(cgroup string) bool {
+	return b.Holds(cgroup) || slices.Contains(b.Hosts, cgroup)
+}
 
 // FindBatchCgroups returns the cgroups of batch work.
 func FindBatchCgroups(inv *Inventory) (b BatchCgroups) {
@@ -80,6 +87,13 @@ func FindBatchCgroups(inv *Inventory) (b BatchCgroups) {
 	b.Limited = slices.Clone(b.Dirs)
 	if dir := inv.BestEffortCgroup; dir != "" && !b.Holds(dir) && !slices.Contains(b.Mixed, dir) {
 		b.Limited = append(b.Limited, dir)
+	}
+	for i := range inv.HostApplications {
+		a := &inv.HostApplications[i]
+		b.Hosts = append(b.Hosts, a.Cgroup)
+		if a.HoldsMemory {
+			b.Limited = append(b.Limited, a.Cgroup)
+		}
 	}
 	return b
 }

@@ -21,6 +21,8 @@ type Controllers struct {
 	Cache        *control.Cache
 	Burst        *control.Burst
 	Demotion     *control.Demotion
+	Culprit      *control.Culprit
+	Bounds       *control.Bounds
 	Memory       *control.Memory
 	Rules        *control.Rules
 	PreviewRules *control.Rules // the rules whose own mode is preview
@@ -80,6 +82,8 @@ func NewControllers(s *Settings, kept Learned) (c Controllers, err error) {
 	c.Cache = control.NewCache(cfg.Cache, cfg.Interval)
 	c.Burst = control.NewBurst(cfg.Burst, cfg.Interval)
 	c.Demotion = control.NewDemotion(cfg.Demotion, cfg.Interval)
+	c.Culprit = control.NewCulprit(cfg.Batch, cfg.Interval)
+	c.Bounds = control.NewBounds(cfg.Interval)
 	c.Memory = control.NewMemory(cfg.Memory, s.PoolLaw, cfg.Interval)
 	c.Eviction = control.NewEviction(cfg.Eviction, cmp.Or(cfg.Eviction.Mode, cfg.Mode), cfg.Interval)
 	c.Noisy = control.NewNoisy(cfg.Interval)
@@ -118,6 +122,12 @@ func (c *Controllers) Renew(was, now *Settings, sameRDT bool) (Controllers, erro
 	}
 	if same(was.Burst.Mode, now.Burst.Mode, was.Burst, now.Burst) {
 		next.Burst = c.Burst
+	}
+	if same(was.Culprit.Mode, now.Culprit.Mode, was.Batch.FloorPercent, now.Batch.FloorPercent) {
+		next.Culprit = c.Culprit
+	}
+	if same(was.SLO.Mode, now.SLO.Mode, nil, nil) {
+		next.Bounds = c.Bounds
 	}
 	if same(was.Eviction.Mode, now.Eviction.Mode, was.Eviction, now.Eviction) {
 		next.Eviction = c.Eviction

@@ -12,8 +12,10 @@ import (
 )
 
 const (
-	serviceWhy = "the loop is gone: what it requests"
-	partWhy    = "the loop is gone: batch work's floor is not divided between pods"
+	serviceWhy   = "the loop is gone: what it requests"
+	partWhy      = "the loop is gone: batch work's floor is not divided between pods"
+	throttledWhy = "the loop is gone: batch work's floor bounds it"
+	culpritWhy   = "the loop is gone: nobody observes whether services wait"
 	// FloorWhy is the reason given for the limits that the failsafe sets on batch work.
 	FloorWhy = "the loop is gone: batch work's floor"
 )
@@ -76,10 +78,16 @@ func (f *Failsafe) planCPUs(changes []knobs.Change) []knobs.Change {
 // planQuotas restores the quotas of services, and gives batch work its floor.
 func (f *Failsafe) planQuotas(changes []knobs.Change) []knobs.Change {
 	least := Quota(FloorOf(f.Floor, len(f.InForce.BatchCgroups)+len(f.InForce.Pods)))
-	raised := map[string]bool{} // by cgroup: containers of services and pods with a quota of the loop
+	raised := map[string]bool{}                 // by cgroup: containers of services and pods with a quota of the loop
+	throttled := map[string]workload.MilliCPU{} // by cgroup: what the limits of throttled containers of batch work are otherwise
+	freed := f.freed()
 	for i := range f.Containers {
 		c := &f.Containers[i]
-		if _, ours := f.InForce.Containers[c.ID]; ours && c.Request != nil && !c.Is(workload.BE) {
+		switch _, ours := f.InForce.Containers[c.ID]; {
+		case !ours || c.Request == nil:
+		case c.Is(workload.BE):
+			throttled[c.Path] = c.cpuLimit()
+		default:
 			raised[c.Path], raised[c.PodPath] = true, true
 		}
 	}
@@ -88,6 +96,11 @@ func (f *Failsafe) planQuotas(changes []knobs.Change) []knobs.Change {
 		change := knobs.Change{Object: q.Object, Knob: knobs.Quota, From: q.Original}
 		bounded := f.bounded(q)
 		_, part := f.InForce.Parts[q.Pod]
+		own, culprit := freed[q.Path]
+		limit, isThrottled := throttled[q.Path]
+		if _, inside := f.InForce.BatchCgroups[Above(q.Path)]; inside && culprit {
+			part = true
+		}
 		switch {
 		case part && q.Level == knobs.PodLevel && q.Recorded:
 			change.To, change.Why = q.Original, partWhy
@@ -98,18 +111,65 @@ func (f *Failsafe) planQuotas(changes []knobs.Change) []knobs.Change {
 			// The change is needed even if the quota is at the floor now, since it may be
 			// higher when the plan is carried out.
 			to := least
-			if has, ok := q.Value.(knobs.CPUQuota); ok && has.Finite() && has.Compare(least) <= 0 && !bounded {
+			value := q.Value
+			switch {
+			case !q.Recorded:
+			case isThrottled:
+				value = otherwise(limit, q.Original)
+			case culprit:
+				value = otherwise(own, q.Original)
+			}
+			if has, ok := value.(knobs.CPUQuota); ok && has.Finite() && has.Compare(least) <= 0 && !bounded {
 				to = has
 			}
 			change.To, change.Why = to, FloorWhy
 		case raised[q.Path] && q.Recorded:
 			change.To, change.Why = q.Original, serviceWhy
+		case culprit && q.Recorded:
+			change.To, change.Why = otherwise(own, q.Original), culpritWhy
+		case isThrottled && q.Recorded && f.inside(q): // what bounds batch work as a whole stays
+			change.To, change.Why = otherwise(limit, q.Original), throttledWhy
 		default:
 			continue
 		}
 		changes = append(changes, change)
 	}
 	return changes
+}
+
+// otherwise returns the quota of a cgroup without the loop: its own limit where the original value is
+// higher; 0 for none.
+func otherwise(limit workload.MilliCPU, original knobs.Value) knobs.Value {
+	if had, ok := original.(knobs.CPUQuota); ok && limit > 0 && (!had.Finite() || Quota(limit).Compare(had) < 0) {
+		return Quota(limit)
+	}
+	return original
+}
+
+// freed returns the CPU limits, by cgroup, of the pods that made services wait, as they are
+// without that; 0 for none. On cgroup v1 it has those of their containers too, which the pod's
+// quota has lowered.
+func (f *Failsafe) freed() map[string]workload.MilliCPU {
+	limits := map[string]workload.MilliCPU{}
+	unlimited := map[string]bool{}
+	for i := range f.Containers {
+		c := &f.Containers[i]
+		if _, culprit := f.InForce.Culprits[c.Pod.UID]; !culprit || c.Request == nil {
+			continue
+		}
+		limit := c.cpuLimit()
+		if f.NestedQuotas {
+			limits[c.Path] = limit
+		}
+		limits[c.PodPath] += limit
+		unlimited[c.PodPath] = unlimited[c.PodPath] || limit == 0
+	}
+	for pod := range unlimited {
+		if unlimited[pod] {
+			limits[pod] = 0
+		}
+	}
+	return limits
 }
 
 // bounded reports whether batch work's budget limits a cgroup.
@@ -122,10 +182,12 @@ func (f *Failsafe) bounded(q *QuotaSetting) bool {
 // below reports whether a cgroup is bounded or, on cgroup v1, where no quota may exceed that of
 // a parent, is below a bounded one.
 func (f *Failsafe) below(q *QuotaSetting) bool {
-	if f.bounded(q) {
-		return true
-	}
-	if !f.NestedQuotas || q.Pod == "" {
+	return f.bounded(q) || f.NestedQuotas && f.inside(q)
+}
+
+// inside reports whether a cgroup of a pod or container is below a bounded one.
+func (f *Failsafe) inside(q *QuotaSetting) bool {
+	if q.Pod == "" {
 		return false
 	}
 	above := Above(q.Path)

@@ -54,9 +54,13 @@ func TestFailsafeQuotas(t *testing.T) {
 	quota := func(level knobs.Level, path, pod string, has knobs.CPUQuota, kept bool) QuotaSetting {
 		return QuotaSetting{Object: knobs.Object{Path: path, Level: level}, Pod: pod, Value: has, Original: original, Recorded: kept}
 	}
+	alone := running("alone/a", "burstable", workload.BE)
 	part := running("part/a", "besteffort", workload.BE)
 	less := quota(knobs.PodLevel, part.PodPath, "part", Quota(50), true)
 	less.Original = Quota(200)
+	culprit, lone := running("culprit/a", "besteffort", workload.BE), running("lone/a", "burstable", workload.BE)
+	bound := running("bound/a", "burstable", workload.BE)
+	bound.Request.Batch.CPULimit = workload.Some(workload.MilliCPU(2000))
 	half := Quota(500) // half of the floor of 1000, for a cgroup and a pod
 	for name, c := range map[string]struct {
 		set  QuotaSetting
@@ -67,7 +71,9 @@ func TestFailsafeQuotas(t *testing.T) {
 		"a batch cgroup that has less":            {quota(knobs.ClassLevel, job.Above, "", Quota(100), true), false, half},
 		"one without an original":                 {quota(knobs.ClassLevel, job.Above, "", Quota(4000), false), false, nil},
 		"a batch pod outside":                     {quota(knobs.PodLevel, low.PodPath, "low", Quota(4000), true), false, half},
-		"its container":                           {quota(knobs.ContainerLevel, low.Path, "low", Quota(4000), true), false, nil},
+		"its container, which is throttled":       {quota(knobs.ContainerLevel, low.Path, "low", Quota(4000), true), false, original},
+		"one without an original, throttled":      {quota(knobs.ContainerLevel, low.Path, "low", Quota(4000), false), false, nil},
+		"throttled where nothing else bounds it":  {quota(knobs.ContainerLevel, alone.Path, "alone", Quota(4000), true), false, nil},
 		"v1: its container":                       {quota(knobs.ContainerLevel, low.Path, "low", Quota(4000), false), true, half},
 		"v1: its container, which has less":       {quota(knobs.ContainerLevel, low.Path, "low", Quota(100), false), true, Quota(100)},
 		"v1: a container in a batch cgroup":       {quota(knobs.ContainerLevel, job.PodPath+"/a", "job", Quota(4000), true), true, half},
@@ -77,15 +83,30 @@ func TestFailsafeQuotas(t *testing.T) {
 		"v1: a pod with a part":                   {quota(knobs.PodLevel, part.PodPath, "part", Quota(100), true), true, half},
 		"a pod with a part that had less":         {less, false, less.Original},
 		"a pod with a part and no original":       {quota(knobs.PodLevel, part.PodPath, "part", Quota(100), false), false, nil},
+		"a culprit in a batch cgroup":             {quota(knobs.PodLevel, culprit.PodPath, "culprit", Quota(100), true), false, half},
+		"v1: a culprit in a batch cgroup":         {quota(knobs.PodLevel, culprit.PodPath, "culprit", Quota(100), true), true, half},
+		"v1: a culprit's container in it":         {quota(knobs.ContainerLevel, culprit.Path, "culprit", Quota(100), true), true, half},
+		"a culprit that the budget bounds":        {quota(knobs.PodLevel, low.PodPath, "low", Quota(100), true), false, half},
+		"a culprit without a budget":              {quota(knobs.PodLevel, lone.PodPath, "lone", Quota(100), true), false, original},
+		"v1: a culprit without a budget":          {quota(knobs.PodLevel, lone.PodPath, "lone", Quota(100), true), true, original},
+		"v1: the container of one":                {quota(knobs.ContainerLevel, lone.Path, "lone", Quota(100), true), true, original},
+		"a culprit with a limit of its own":       {quota(knobs.PodLevel, bound.PodPath, "bound", Quota(100), true), false, Quota(2000)},
+		"v1: its container, which has one too":    {quota(knobs.ContainerLevel, bound.Path, "bound", Quota(100), true), true, Quota(2000)},
+		"v2: its container, which has one too":    {quota(knobs.ContainerLevel, bound.Path, "bound", Quota(2000), true), false, nil},
+		"a culprit without an original":           {quota(knobs.PodLevel, lone.PodPath, "lone", Quota(100), false), false, nil},
 		"a service that was raised":               {quota(knobs.ContainerLevel, web.Path, "web", Quota(4000), true), false, original},
 		"its pod":                                 {quota(knobs.PodLevel, web.PodPath, "web", Quota(4000), true), false, original},
 		"a service that the loop has not touched": {quota(knobs.ContainerLevel, "/kubepods/poddb/a", "db", Quota(4000), true), false, nil},
 	} {
-		f := Failsafe{Containers: []Container{web, job, low}, Floor: 1000, NestedQuotas: c.v1, InForce: NewCPUDesired(), Quotas: []QuotaSetting{c.set}}
+		f := Failsafe{Containers: []Container{web, job, low, alone, culprit, lone, bound}, Floor: 1000, NestedQuotas: c.v1, InForce: NewCPUDesired(), Quotas: []QuotaSetting{c.set}}
 		f.InForce.BatchCgroups[job.Above] = qos.Loop{Quota: Quota(4000)}
 		f.InForce.Pods["low"] = qos.Loop{Quota: Quota(4000)}
 		f.InForce.Parts["part"] = qos.Loop{Quota: Quota(100)}
+		for _, uid := range []string{"culprit", "lone", "low", "bound"} {
+			f.InForce.Culprits[uid] = qos.Loop{Quota: Quota(100)}
+		}
 		f.InForce.Containers["web/a"] = qos.Loop{Quota: Quota(4000)}
+		f.InForce.Containers["alone/a"] = qos.Loop{Quota: Quota(4000)}
 		f.InForce.Containers["low/a"] = qos.Loop{Quota: Quota(4000)}
 		var to knobs.Value
 		plan := f.Plan()

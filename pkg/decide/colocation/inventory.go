@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -33,6 +34,15 @@ type Inventory struct {
 	// configuration says that these are batch work; it is empty otherwise. Its memory is
 	// limited even while it holds no pod, so that a pod that starts finds the limit in force.
 	BestEffortCgroup string
+
+	// HostApplications are those of the configuration whose cgroups exist.
+	HostApplications []HostApplication
+}
+
+// HostApplication is batch work in a cgroup of the node that holds no pods.
+type HostApplication struct {
+	*control.HostApplication
+	HoldsMemory bool // its cgroup has a memory limit; on cgroup v1, one of the CPU controller may have none
 }
 
 // Rules are the parts of the configuration in force that decide what must be observed.
@@ -62,7 +72,7 @@ type Container struct {
 	Reachable       bool // its cgroup can be read and written: its path is known and it is not in a virtual machine
 	SharedPodCgroup bool // the cgroup of its pod also holds containers of other pods
 
-	Quota       knobs.CPUQuota // quota from the kubelet; zero for no limit
+	Quota       knobs.CPUQuota // quota from the kubelet, normalized (qos.Node.Normalized); zero for no limit
 	MemoryLimit int64          // limit in bytes from the kubelet; 0 for no limit
 
 	// Request is the request by which the container was placed. It is nil for a container

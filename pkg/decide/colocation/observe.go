@@ -1,6 +1,7 @@
 package colocation
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,9 @@ func (v *NodeView) Observe(s *observe.Snapshot, allPodsLimit knobs.Bytes) {
 	sample := 0 // number of batch cgroups in the sample
 	v.BatchUse, v.PodsUse = control.Use{At: s.Now}, control.Use{}
 	clear(v.Held)
+	for i := range v.HostApplications {
+		v.HostApplications[i].CPU = control.Use{}
+	}
 	var pods *observe.ContainerMemory
 	for i := range s.Containers {
 		c := &s.Containers[i]
@@ -42,12 +46,14 @@ func (v *NodeView) Observe(s *observe.Snapshot, allPodsLimit knobs.Bytes) {
 				sample++
 				v.BatchUse.Add(&c.CPU)
 			}
+			v.observeHost(dir, c)
 		} else if c.ID == AllPodsTarget {
 			v.PodsUse = control.Use{At: c.CPU.At, Usage: c.CPU.Usage}
 			pods = &c.Memory
 		}
 	}
 	v.observeAllPods(pods, int64(allPodsLimit))
+	v.holdHosts()
 	v.sumBatch(sample)
 	v.observePools()
 }
@@ -90,6 +96,7 @@ func (v *NodeView) observePod(uid string, sample *observe.Container) {
 // come down in many steps.
 func (v *NodeView) observeAllPods(pods *observe.ContainerMemory, limit int64) {
 	m := &v.Node.Memory
+	v.memoryOfPods = false
 	if limit <= 0 {
 		return
 	}
@@ -103,6 +110,7 @@ func (v *NodeView) observeAllPods(pods *observe.ContainerMemory, limit int64) {
 	if available >= m.Available {
 		return
 	}
+	v.memoryOfPods = true
 	v.MemoryTotal, m.SwapHeld = limit, 0 // zram's memory is not charged to pods
 	m.Total, m.Available, m.Free = limit, max(0, available), max(0, min(m.Free, limit-pods.Current))
 	if pods.At.Before(m.At) {
@@ -119,7 +127,9 @@ func (v *NodeView) sumBatch(sample int) {
 	}
 	v.BatchMemory = control.Held{At: v.Now}
 	for _, dir := range b.Limited {
-		v.BatchMemory.Sum(v.Held[dir])
+		if !v.memoryOfPods || !slices.Contains(b.Hosts, dir) {
+			v.BatchMemory.Sum(v.Held[dir])
+		}
 	}
 	pod := -1
 	for i := range v.Containers {
@@ -142,10 +152,15 @@ func (v *NodeView) sumBatch(sample int) {
 // targets lists what must be observed. Batch work that shares CPUs with others is observed at
 // each sample (Fast), as a whole if batch cgroups hold it.
 func targets(inv *Inventory, b *BatchCgroups) []observe.Target {
-	shares := func(cgroup string) bool { return inv.batchShares() && b.Holds(cgroup) }
-	all := make([]observe.Target, 0, len(inv.Containers)+len(b.Limited)+1)
+	shares := func(cgroup string) bool { return inv.batchShares() && b.Bounds(cgroup) }
+	all := make([]observe.Target, 0, len(inv.Containers)+len(b.Limited)+len(inv.HostApplications)+1)
 	for _, dir := range b.Limited {
 		all = append(all, observe.Target{ID: BatchCgroupTarget + dir, Path: dir, Fast: shares(dir), Memory: true})
+	}
+	for _, a := range inv.HostApplications {
+		if !a.HoldsMemory {
+			all = append(all, observe.Target{ID: BatchCgroupTarget + a.Cgroup, Path: a.Cgroup, Fast: shares(a.Cgroup), CPUOnly: true})
+		}
 	}
 	if dir := inv.AllPodsCgroup(); dir != "" {
 		all = append(all, observe.Target{ID: AllPodsTarget, Path: dir, Fast: len(b.Dirs) > 0 && !inv.ExclusivePools, Memory: true})

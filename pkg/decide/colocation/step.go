@@ -18,6 +18,8 @@ type Inputs struct {
 	Owed     int64              // bytes that are reserved for starting containers and not used yet
 	Resizing map[string]bool    // UIDs of the pods that the kubelet is resizing, whose quotas must not change
 	Evicts   bool               // evictions can be carried out
+
+	NestedQuotas bool // cgroup v1: no quota may exceed that of a parent cgroup
 }
 
 // Desired is what the controllers want after a step. The engine carries it out in the order of
@@ -52,6 +54,7 @@ var (
 func (c *Controllers) Step(v *NodeView, in *Inputs, want CPUDesired) *Desired {
 	d := &Desired{}
 	clear(want.Containers)
+	clear(want.Culprits)
 	victims, decided := c.Interference.Step(&v.View)
 	d.Disturbed = victims
 	d.decide(in.Of(in.Interference.Mode), decided)
@@ -94,6 +97,44 @@ func (c *Controllers) stepLimits(v *NodeView, in *Inputs, want CPUDesired, d *De
 		if in.Acts(mode) {
 			v.Demoted = c.Demotion.Taken(&v.View)
 		}
+	}
+	c.stepCulprit(v, in, want, d)
+	c.stepBounds(v, in, d)
+}
+
+// stepCulprit limits the BE pods that make services wait.
+func (c *Controllers) stepCulprit(v *NodeView, in *Inputs, want CPUDesired, d *Desired) {
+	v.WatchClosely = ""
+	mode := in.Culprit.Mode
+	if !in.Decides(mode) {
+		return
+	}
+	b := Budget{Now: v.Now, Resizing: in.Resizing, NestedQuotas: in.NestedQuotas}
+	limits, decided := c.Culprit.Step(&v.View, d.Disturbed, in.Acts(mode), func(pod int) bool {
+		first := &v.Members[v.Pods[pod].First]
+		return first.PodPath != "" && !first.SharedPodCgroup && mayClaim(v, &b, pod)
+	})
+	d.decide(in.Of(mode), decided)
+	v.WatchClosely = c.Culprit.Closely()
+	for _, l := range limits {
+		want.Culprits[v.Pods[l.Pod].UID] = qos.Loop{Quota: Quota(l.CPU), Why: l.Why}
+	}
+}
+
+// stepBounds decides which part of its budget batch work keeps in the next step.
+func (c *Controllers) stepBounds(v *NodeView, in *Inputs, d *Desired) {
+	v.Share = control.BatchShare{}
+	mode := in.SLO.Mode
+	if !in.Decides(mode) {
+		return
+	}
+	share, decided := c.Bounds.Step(&v.View, d.Disturbed, in.Acts(mode), c.Culprit.Trying())
+	d.decide(in.Of(mode), decided)
+	if in.Acts(mode) {
+		v.Share = share
+	}
+	if v.WatchClosely == "" {
+		v.WatchClosely = c.Bounds.Closely()
 	}
 }
 

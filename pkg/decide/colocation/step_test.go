@@ -184,6 +184,9 @@ func TestRenew(t *testing.T) {
 	}{
 		"nothing":            {func(*Settings) {}, nil},
 		"the batch budget":   {func(s *Settings) { s.Batch.ThresholdPercent = 33 }, []string{"Batch", "Lend", "Notices"}},
+		"the batch floor":    {func(s *Settings) { s.Batch.FloorPercent = 5 }, []string{"Batch", "Culprit", "Lend", "Notices"}},
+		"the culprit":        {func(s *Settings) { s.Culprit.Mode = control.Off }, []string{"Culprit"}},
+		"bounds":             {func(s *Settings) { s.SLO.Mode = control.Off }, []string{"Bounds"}},
 		"what batch leaves":  {func(s *Settings) { s.Batch.Reserved = 500 }, []string{"Batch", "Lend", "Notices", "Offering"}},
 		"burst":              {func(s *Settings) { s.Burst.All = true }, []string{"Burst"}},
 		"a mode":             {func(s *Settings) { s.Burst.Mode = control.Off }, []string{"Burst"}},
@@ -193,7 +196,7 @@ func TestRenew(t *testing.T) {
 		"windows":            {func(s *Settings) { s.Windows = []control.Window{{From: "09:00", To: "10:00"}} }, []string{"Windows"}},
 		"the pools' law":     {func(s *Settings) { s.PoolLaw = []control.PoolConfig{{Name: "all", Low: 1}} }, []string{"Windows", "Notices", "Pools", "Batch", "Demotion", "Memory", "Rules", "PreviewRules", "Lend"}},
 		"exclusive pools":    {func(s *Settings) { s.ExclusivePools = true }, []string{"Windows", "Notices", "Pools", "Batch", "Demotion", "Memory", "Rules", "PreviewRules", "Lend"}},
-		"nothing is written": {func(s *Settings) { s.Writes = false }, []string{"Notices", "Pools", "Batch", "Cache", "Burst", "Demotion", "Memory", "Rules", "PreviewRules", "Eviction", "Lend", "Offering"}},
+		"nothing is written": {func(s *Settings) { s.Writes = false }, []string{"Notices", "Pools", "Batch", "Cache", "Burst", "Culprit", "Bounds", "Demotion", "Memory", "Rules", "PreviewRules", "Eviction", "Lend", "Offering"}},
 	} {
 		_, was, before := busyNode(t)
 		now, cfg := *was, *was.Config

@@ -25,10 +25,15 @@ type NodeView struct {
 	// MemoryClosely is set while the memory of each BE container is observed as often as that of the
 	// node, because some of it is to be taken back.
 	MemoryClosely bool
+	// WatchClosely is the UID of an LS pod whose waiting is observed as often as CPU usage, to see
+	// whether a batch pod is the cause or a bound is broken; "" for none.
+	WatchClosely string
 
 	// MachineMemory is the machine's memory in bytes, including huge pages, by which the
 	// kubelet computes OOM scores; 0 before the first sample.
 	MachineMemory int64
+
+	memoryOfPods bool // View.Node.Memory is that of all pods together, which their limit bounds
 
 	rules  Rules
 	said   []bool         // whether a pod or the configuration says its tier; same order as View.Pods
@@ -39,6 +44,7 @@ type NodeView struct {
 	inPool []int          // number of containers, by pool
 
 	targets, closeTargets []observe.Target // see Targets
+	closeOf               closeWatch       // closeTargets
 }
 
 // SetInventory replaces what exists. All usage is unknown until the next sample.
@@ -65,19 +71,30 @@ func (v *NodeView) SetInventory(inv *Inventory) {
 	}
 	v.SetAPIPods(v.APIPods)
 	v.BatchCgroups = FindBatchCgroups(inv)
-	v.targets, v.closeTargets = targets(inv, &v.BatchCgroups), nil
+	v.enterHosts(inv)
+	v.targets, v.closeOf = targets(inv, &v.BatchCgroups), closeWatch{}
+}
+
+// closeWatch is what is observed more often than usual.
+type closeWatch struct {
+	memory bool   // memory of BE containers
+	pod    string // UID of an LS pod whose waiting is
 }
 
 // Targets lists what must be observed. The list never changes after it has been returned.
 func (v *NodeView) Targets() []observe.Target {
-	if !v.MemoryClosely {
+	of := closeWatch{v.MemoryClosely, v.WatchClosely}
+	if of == (closeWatch{}) {
 		return v.targets
 	}
-	if v.closeTargets == nil {
-		v.closeTargets = slices.Clone(v.targets)
+	if v.closeOf != of {
+		v.closeTargets, v.closeOf = slices.Clone(v.targets), of
 		for i := range v.closeTargets {
 			t := &v.closeTargets[i]
-			t.Memory = t.Memory || !t.LS && !t.CPUOnly
+			t.Memory = t.Memory || of.memory && !t.LS && !t.CPUOnly
+			if at, ok := v.index[t.ID]; ok && of.pod != "" {
+				t.Waiting = v.Members[at].Pod.UID == of.pod
+			}
 		}
 	}
 	return v.closeTargets
@@ -116,6 +133,7 @@ func (v *NodeView) enter(c *Container) {
 	}
 	p := &v.Pods[at]
 	p.Tier = max(p.Tier, r.Tier.Value)
+	p.SLO.Tighten(r.SLO)
 	v.said[at] = v.said[at] || r.Tier.Set
 	if rank(r.Class) < rank(p.Class) {
 		p.Class = r.Class

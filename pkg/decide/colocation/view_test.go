@@ -101,6 +101,39 @@ func TestTargets(t *testing.T) {
 	}
 }
 
+// TestTargetsThatAreWatchedClosely checks that only the containers of the pod in question are read
+// more often, and that a list never changes after it was returned.
+func TestTargetsThatAreWatchedClosely(t *testing.T) {
+	t.Parallel()
+	var v NodeView
+	v.SetInventory(inventory(running("web/a", "burstable", workload.LS), running("web/b", "burstable", workload.LS), running("db/a", "burstable", workload.LS), running("job/a", "besteffort", workload.BE)))
+	waiting := func(all []observe.Target) (ids []string) {
+		for _, target := range all {
+			if target.Waiting {
+				ids = append(ids, target.ID)
+			}
+		}
+		return ids
+	}
+	usual := v.Targets()
+	v.WatchClosely = "web"
+	web := v.Targets()
+	v.WatchClosely, v.MemoryClosely = "db", true
+	db := v.Targets()
+	if got := waiting(db); !slices.Equal(got, []string{"db/a"}) {
+		t.Errorf("for db, the waiting of %v is read", got)
+	}
+	if got := waiting(web); !slices.Equal(got, []string{"web/a", "web/b"}) {
+		t.Errorf("for web, the waiting of %v is read", got)
+	}
+	if memory := slices.ContainsFunc(db, func(t observe.Target) bool { return t.ID == "job/a" && t.Memory }); !memory {
+		t.Error("the memory of batch work is read seldom")
+	}
+	if v.WatchClosely, v.MemoryClosely = "", false; len(waiting(usual)) > 0 || len(waiting(v.Targets())) > 0 {
+		t.Error("then, nobody's waiting is read closely")
+	}
+}
+
 func TestObserveBatchWork(t *testing.T) {
 	t.Parallel()
 	const dir = "/kubepods/besteffort"

@@ -101,7 +101,8 @@ func (b *Batch) Step(v *View) (Budget, []Decision) {
 
 // batchUse is the node's CPU usage, divided by user.
 type batchUse struct {
-	node, batch, pinned workload.MilliCPU
+	node, batch, pinned workload.MilliCPU // batch without host applications
+	hosts               workload.MilliCPU // usage of host applications
 	online              workload.MilliCPU // usage of all other containers, or their requests where the usage is unknown
 	others              workload.MilliCPU // everything but batch work and pins, with the system and the CPU that demotion keeps from services
 }
@@ -125,6 +126,11 @@ func (b *Batch) measure(v *View, known bool, since time.Duration) batchUse {
 			use.online += max(c.Request, c.CPU.Usage)
 		}
 	}
+	for i := range v.HostApplications {
+		if cpu := v.HostApplications[i].CPU; known && recent(v.Now, cpu.At, b.stale) {
+			use.hosts += cpu.Usage
+		}
+	}
 	exact := known && recent(v.Now, v.BatchUse.At, b.stale)
 	if exact {
 		use.batch = v.BatchUse.Usage
@@ -135,9 +141,9 @@ func (b *Batch) measure(v *View, known bool, since time.Duration) batchUse {
 	use.others = use.online + workload.MilliCPU(b.cfg.Reserved)
 	switch {
 	case exact:
-		use.others = use.online + max(b.outside(use.node-v.PodsUse.Usage, since), workload.MilliCPU(b.cfg.Reserved))
+		use.others = use.online + max(b.outside(use.node-v.PodsUse.Usage-use.hosts, since), workload.MilliCPU(b.cfg.Reserved))
 	case known: // online + max(system, reserved), by the node's own figure, which is the newest
-		use.others = max(use.others, use.node-use.batch-use.pinned)
+		use.others = max(use.others, use.node-use.batch-use.hosts-use.pinned)
 	}
 	return use
 }
@@ -154,7 +160,7 @@ func (b *Batch) wants(v *View, others workload.MilliCPU) workload.MilliCPU {
 	if v.Batch.Squeeze {
 		budget = perCent(budget, v.Batch.Percent)
 	}
-	return min(max(budget, b.cfg.Floor(v)), v.usable())
+	return min(max(v.Share.of(budget), b.cfg.Floor(v)), v.usable())
 }
 
 // Floor returns the CPU that batch work always has.
@@ -203,7 +209,7 @@ func (b *Batch) set(v *View, low, high workload.MilliCPU, mayGrow bool) {
 	switch {
 	case !b.limited:
 		b.now, b.limited = low, low < v.usable()
-	case low < b.now && (!small(b.now-low) || v.Batch.Squeeze || b.now > v.usable()):
+	case low < b.now && (!small(b.now-low) || v.Batch.Squeeze || v.Share.limits() || b.now > v.usable()):
 		b.now = low
 	case mayGrow && high > b.now && (!small(high-b.now) || high == v.usable()):
 		b.now = min(high, b.now+perCent(v.Capacity, b.cfg.GrowPercent))
@@ -252,6 +258,8 @@ func (b *Batch) decision(v *View, use *batchUse, had workload.MilliCPU, wasLimit
 		d.Why = fmt.Sprintf("%s; batch has %d%% of what it would have, or its floor", v.Batch.Why, v.Batch.Percent)
 	case b.lost:
 		d.Why = fmt.Sprintf("the node's usage is not known: online work counts with its requests, %s CPUs of %s", cpus(use.others), cpus(v.room()))
+	case v.Share.limits():
+		d.Why = fmt.Sprintf("%s: batch has %d%% of what it would have, or its floor", v.Share.Why, v.Share.Percent)
 	case b.now == b.cfg.Floor(v):
 		d.Why += "; this is its floor"
 	}
@@ -260,7 +268,7 @@ func (b *Batch) decision(v *View, use *batchUse, had workload.MilliCPU, wasLimit
 	}
 	d.Facts = []Fact{
 		cpuFact("capacity_cpus", v.Capacity), cpuFact("room_cpus", v.room()), {"threshold_percent", float64(b.cfg.threshold(v))},
-		cpuFact("others_cpus", use.others), cpuFact("online_cpus", use.online), cpuFact("pinned_cpus", use.pinned), cpuFact("batch_cpus", use.batch),
+		cpuFact("others_cpus", use.others), cpuFact("online_cpus", use.online), cpuFact("pinned_cpus", use.pinned), cpuFact("batch_cpus", use.batch+use.hosts),
 		cpuFact("node_cpus", use.node), cpuFact("floor_cpus", b.cfg.Floor(v)),
 	}
 	return []Decision{d}

@@ -14,6 +14,8 @@ type Config struct {
 	Demotion     DemotionConfig     `yaml:"demotion"`
 	Memory       MemoryConfig       `yaml:"memory"`
 	Cache        CacheConfig        `yaml:"cache"`
+	Culprit      CulpritConfig      `yaml:"culprit"`
+	SLO          SLOConfig          `yaml:"slo"`
 	Eviction     EvictionConfig     `yaml:"eviction"`
 	Interference InterferenceConfig `yaml:"interference"`
 	Offer        OfferConfig        `yaml:"offer"`
@@ -21,6 +23,8 @@ type Config struct {
 	Notices      NoticesConfig      `yaml:"notices"`
 	Rules        []Rule             `yaml:"rules"`
 	Windows      []Window           `yaml:"windows"`
+
+	HostApplications []HostApplication `yaml:"hostApplications"`
 }
 
 // DefaultConfig is the loop as shipped: it decides and tells, and changes nothing.
@@ -37,6 +41,7 @@ func DefaultConfig() Config {
 		Memory:       MemoryConfig{SafePercent: 65, EvictPercent: 70, EvictMarginPercent: 2, HeadroomPercent: 10, SwapMBps: 1},
 		Cache:        CacheConfig{TrafficPercent: 20, MinPercent: 10, StepPercent: 10, CalmAfter: 30 * time.Second},
 		Eviction:     EvictionConfig{By: EvictReport, CPUPause: 20 * time.Second, MemoryPause: 4 * time.Second, CoolDown: 5 * time.Minute, SatisfactionWindow: time.Minute, MaxPerHour: 30, MaxPerOwnerPerHour: 10, Never: []string{"kube-system"}},
+		SLO:          SLOConfig{LeastPercent: 5},
 		Interference: InterferenceConfig{},
 		Offer:        OfferConfig{CPUMarginPercent: 40, MemoryMarginPercent: 35, MemoryBy: OfferMemoryByUsage},
 		Prediction: PredictionConfig{
@@ -46,6 +51,8 @@ func DefaultConfig() Config {
 		Notices: NoticesConfig{Within: 10 * time.Minute},
 		Rules:   []Rule{},
 		Windows: []Window{},
+
+		HostApplications: []HostApplication{},
 	}
 }
 
@@ -186,6 +193,22 @@ type EvictionConfig struct {
 // InterferenceConfig measures what LS suffers from BE.
 type InterferenceConfig struct {
 	Mode Mode `yaml:"mode"` // Mode of reporting how long LS pods wait; off only measures.
+}
+
+// SLOConfig lets batch work give way to the bounds of slo.sluice.dev.
+type SLOConfig struct {
+	Mode         Mode `yaml:"mode"`         // Mode of giving way to the bounds that services set on their waiting.
+	LeastPercent int  `yaml:"leastPercent"` // Lowest bound in percent that a pod may set without the feature slo.
+}
+
+// Check returns the values that are out of range.
+func (c *SLOConfig) Check() []Problem {
+	return checkPercent(nil, "leastPercent", c.LeastPercent, 1, 100)
+}
+
+// CulpritConfig limits the BE pod that makes a service wait.
+type CulpritConfig struct {
+	Mode Mode `yaml:"mode"` // Mode of CPU limits for the batch pod that makes an LS pod wait.
 }
 
 // OfferMemoryBy is what counts of the memory of others than BE.

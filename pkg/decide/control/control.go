@@ -49,6 +49,7 @@ type View struct {
 	Forecasts Forecasts // peaks to count with; empty if nothing counts with them
 	Expected  Forecasts // peaks that are forecast, whether anything counts with them or not
 
+	Share BatchShare // what the bounds of services leave batch work; decided at the end of the previous step
 	Batch BatchState // what time windows and the batch switch allow; decided before the other controllers step
 
 	// BatchUse is the CPU usage of all batch work, from cgroups that hold nothing else. It is
@@ -56,8 +57,12 @@ type View struct {
 	BatchUse Use
 	// PodsUse is the CPU usage of all pods, from a cgroup that holds all pods and nothing else.
 	PodsUse Use
-	// BatchMemory is the memory of batch work as the cgroups of BatchUse report it.
+	// BatchMemory is the memory of batch work as the cgroups of BatchUse and of host applications
+	// report it.
 	BatchMemory Held
+	// HostApplications are the configured ones whose cgroups exist. They are batch work outside of
+	// all pods.
+	HostApplications []HostUse
 	// Granted is the memory in bytes that starting BE containers were promised and do not use
 	// yet.
 	Granted int64
@@ -129,6 +134,7 @@ type Pod struct {
 	Labels       map[string]string // labels from the runtime; must not be modified
 	Evict        workload.Evict
 	Tier         workload.Tier    // of a BE pod
+	SLO          workload.SLO     // the tightest bounds of its containers
 	Allow        workload.Actions // actions that the annotation allow.sluice.dev permits although the pod is not BE
 	First, Count int              // range of its containers in View.Containers
 }

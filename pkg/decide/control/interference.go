@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -29,15 +30,36 @@ func strainName(i int) (name string, r hintKind) {
 
 // Disturbance compares the waiting of an LS pod with its waiting without batch work.
 type Disturbance struct {
-	Pod      int       `json:"-"`                  // in View.Pods
+	Pod      int       `json:"-"` // in View.Pods
+	UID      string    `json:"-"`
 	Ref      string    `json:"pod"`                // LS pod as "namespace/name".
 	Calm     Strain    `json:"calm"`               // Baseline: how the pod waits without batch work.
 	Excess   Strain    `json:"excess"`             // Waiting beyond the baseline while batch work runs, over some seconds.
 	Learned  bool      `json:"learned"`            // Whether the baseline is known.
+	Bounds   []Bound   `json:"bounds,omitempty"`   // Bounds of slo.sluice.dev; absent if the pod has none.
 	Suspects []Suspect `json:"suspects,omitempty"` // Batch pods that used most while the pod waited; a hint, not a proof; absent if it did not wait.
+
+	bears  [strains]float64 // by the parts of Strain, what its bounds leave of Suffers; 0 for Suffers
+	Latest [strains]Reading `json:"-"` // newest measurements, by the parts of Strain
 }
 
-// Suffers is the excess above which an LS pod counts as suffering.
+// throttling is the part of Strain that a pod's own limit causes.
+const throttling = strains - 1
+
+// bearsOf returns the excess over the baseline from which the pod suffers.
+func (d *Disturbance) bearsOf(part int) float64 { return cmp.Or(d.bears[part], Suffers) }
+
+// throttled reports whether the pod's own limit keeps it from running.
+func (d *Disturbance) throttled() bool { return d.Latest[throttling].value >= Suffers }
+
+// Reading is the newest measurement of a part of Strain. Its time is zero if there is none.
+type Reading struct {
+	from, at time.Time // the measurement is a mean over this time
+	value    float64
+	above    float64 // excess over the baseline
+}
+
+// Suffers is the excess above which an LS pod without a bound counts as suffering.
 const Suffers = 0.10
 
 // The constants control how the baseline is learned. While BE load is light, the baseline
@@ -55,7 +77,7 @@ const (
 	decayPerSecond = 0.01 / 600
 
 	excessTime = 10 * time.Second // time constant of the excess's mean
-	excessTo   = 0.05             // excess below which a reported suffering ends
+	excessTo   = 0.5              // part of the excess that a pod bears, below which a reported suffering ends
 
 	leastRunnable = 0.05 // in CPUs: a pod that hardly runs has no meaningful run delay
 )
@@ -72,9 +94,11 @@ type Interference struct {
 
 type suffering struct {
 	calm, excess Strain
+	latest       [strains]Reading
 	learned      [strains]time.Duration
 	met          [strains]bool
 	reported     [strains]bool
+	bounds       [boundsKinds]bounded
 }
 
 // NewInterference returns the measurement of interference. Step must be called once per
@@ -97,13 +121,8 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 			continue
 		}
 		s := f.pods.at(p.UID)
-		now, measured := strainOf(v, p, f.interval)
-		if sure {
-			for part := range strains {
-				s.enter(part, *now.part(part), measured[part], light, passed)
-			}
-		}
-		one := Disturbance{Pod: i, Ref: p.Ref, Calm: s.calm, Excess: s.excess, Learned: true}
+		f.measure(v, p, s, sure, light, passed)
+		one := Disturbance{Pod: i, UID: p.UID, Ref: p.Ref, Calm: s.calm, Excess: s.excess, Learned: true, Bounds: f.boundsOf(v, p, s), Latest: s.latest}
 		some := false
 		for part := range strains {
 			some = some || s.met[part]
@@ -111,10 +130,11 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 				one.Learned = false
 			}
 			name, r := strainName(part)
-			if excess := *s.excess.part(part); s.reported[part] && excess < excessTo {
+			one.bears[part] = s.bears(&p.SLO, part)
+			if excess, ends := *s.excess.part(part), one.bears[part]*excessTo; s.reported[part] && excess < ends {
 				s.reported[part] = false
-				decisions = append(decisions, f.reportEnd(p, name, *s.calm.part(part), excess))
-			} else if !s.reported[part] && excess > Suffers {
+				decisions = append(decisions, f.reportEnd(p, name, *s.calm.part(part), excess, ends))
+			} else if !s.reported[part] && excess > one.bears[part] {
 				s.reported[part] = true
 				decisions = append(decisions, f.reportSuffering(v, p, s, part, used))
 			}
@@ -128,6 +148,20 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 	}
 	f.pods.end()
 	return f.disturbed, decisions
+}
+
+// measure takes a pod's new measurements. If it is not sure how much CPU batch work uses, nothing
+// is learned from them.
+func (f *Interference) measure(v *View, p *Pod, s *suffering, sure, light bool, passed time.Duration) {
+	now, at := strainOf(v, p, f.interval)
+	for part := range strains {
+		if sure {
+			s.enter(part, *now.part(part), !at[part].IsZero(), light, passed)
+		}
+		if s.read(part, *now.part(part), at[part]) {
+			s.followBound(&p.SLO, part, light && sure)
+		}
+	}
 }
 
 // enter adds a measurement to the baseline, or to the excess above it. It changes nothing if
@@ -157,33 +191,51 @@ func (s *suffering) enter(part int, now float64, measured, light bool, passed ti
 	*excess += (above - *excess) * min(1, passed.Seconds()/excessTime.Seconds())
 }
 
-// strainOf returns how much the pod waits now, and which parts are known.
-func strainOf(v *View, p *Pod, interval time.Duration) (worst Strain, measured [strains]bool) {
+// read remembers the latest measurement, and reports whether it is new. A zero time stands for none.
+func (s *suffering) read(part int, now float64, at time.Time) bool {
+	r := &s.latest[part]
+	switch {
+	case at.IsZero() || !s.met[part]:
+		*r = Reading{}
+	case !at.Equal(r.at):
+		*r = Reading{from: r.at, at: at, value: now, above: max(0, now-*s.calm.part(part))}
+		return true
+	}
+	return false
+}
+
+// strainOf returns how much the pod waits now, and when that was measured, by part. If its
+// containers were measured at different times, it is the earliest. The time of a part that is
+// not known is zero.
+func strainOf(v *View, p *Pod, interval time.Duration) (worst Strain, at [strains]time.Time) {
 	for i := range v.Containers[p.First : p.First+p.Count] {
 		c := &v.Containers[p.First+i]
 		every := max(interval, c.CPU.Interval)
-		values, has := [strains]float64{c.Pressure.CPU, c.Pressure.Memory, c.Pressure.IO}, [strains]bool{}
+		values, has := [strains]float64{c.Pressure.CPU, c.Pressure.Memory, c.Pressure.IO}, [strains]time.Time{}
 		if knownSlowly(v.Now, c.Pressure.At, interval) {
-			has[0], has[1], has[2] = true, true, true
+			has[0], has[1], has[2] = c.Pressure.At, c.Pressure.At, c.Pressure.At
 		}
 		if knownSlowly(v.Now, c.RunDelay.At, interval) && uses(v, c, interval) {
-			has[3] = true
+			has[3] = c.RunDelay.At
 			if ready := c.RunDelay.Waiting + float64(c.CPU.Usage)/1000; ready >= leastRunnable {
 				values[3] = c.RunDelay.Waiting / ready
 			}
 		}
 		if known(v.Now, c.CPU.StatAt, every) {
-			has[4] = true
+			has[4] = c.CPU.StatAt
 			if c.CPU.Periods > 0 {
 				values[4] = float64(c.CPU.Throttled) / float64(c.CPU.Periods)
 			}
 		}
 		for part := range strains {
-			if has[part] {
-				measured[part] = true
-				*worst.part(part) = max(*worst.part(part), values[part])
+			if has[part].IsZero() {
+				continue
 			}
+			if at[part].IsZero() || has[part].Before(at[part]) {
+				at[part] = has[part]
+			}
+			*worst.part(part) = max(*worst.part(part), values[part])
 		}
 	}
-	return worst, measured
+	return worst, at
 }

@@ -118,11 +118,11 @@ func (f *Interference) reportSuffering(v *View, p *Pod, s *suffering, part int, 
 	}
 }
 
-// reportEnd returns the decision that reports the end of a pod's suffering.
-func (f *Interference) reportEnd(p *Pod, name string, calm, excess float64) Decision {
+// reportEnd returns the decision that reports the end of a pod's suffering, because its excess is below ends.
+func (f *Interference) reportEnd(p *Pod, name string, calm, excess, ends float64) Decision {
 	return Decision{
 		Controller: "interference", Object: p.Ref, Action: "calm", To: inPercent(calm + excess),
-		Why:   fmt.Sprintf("its %s is no more than %s above its calm baseline again", name, inPercent(excessTo)),
+		Why:   fmt.Sprintf("its %s is no more than %s above its calm baseline again", name, inPercent(ends)),
 		Facts: []Fact{{"calm", calm}, {"excess", excess}},
 	}
 }

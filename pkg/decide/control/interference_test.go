@@ -58,7 +58,7 @@ func TestInterference(t *testing.T) {
 	// The BE work ends.
 	s.at("large").CPU.Usage, s.at("small").CPU.Usage, web.RunDelay.Waiting = 0, 0, 0.5
 	v, decisions = step(60)
-	if v.Excess.RunDelayFraction > 0.01 || len(decisions) != 1 || decisions[0].Action != "calm" || len(v.Suspects) != 0 {
+	if v.Excess.RunDelayFraction > 0.01 || len(decisions) != 1 || decisions[0].Action != "calm" || decisions[0].Why != "its run delay is no more than 5 % above its calm baseline again" || len(v.Suspects) != 0 {
 		t.Errorf("BE away: %+v, %v", v, decisions)
 	}
 }

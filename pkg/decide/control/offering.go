@@ -28,6 +28,8 @@ type Offer struct {
 	PeakHours int    `json:"peakHours"`     // Hours of the last 24 that counted as peaks.
 	FreeCPUs  []int  `json:"freeCPUs"`      // Largest number of CPUs that one new LSR container would get, by NUMA node.
 	Why       string `json:"why,omitempty"` // Why the offer is not known; absent if it is.
+
+	All Amount `json:"-"` // short-term offer to batch work in pods and outside of them
 }
 
 // An offer is reported again after five minutes, or when a figure has changed by a tenth and by
@@ -48,7 +50,8 @@ const (
 // which batch work never runs (pins) count as used even while they are idle. Those of an idle
 // pin that are lent to batch work count as free in the short-term offer. LSE containers and
 // containers without measurements count with their request. A new container counts at least
-// with its request, since it uses little before it begins its work.
+// with its request, since it uses little before it begins its work. What host applications may use,
+// or use already, is not offered to pods.
 type Offering struct {
 	cfg        OfferConfig
 	reserved   Amount
@@ -116,6 +119,9 @@ func (s *Offering) Step(v *View, free []int) (Offer, []Decision) {
 		why = fmt.Sprintf("of %s CPUs and %s, %d %% and %d %% are kept back, and others and the system use %s CPUs and %s",
 			inCPUs(capacityOf(v)), inGiB(float64(v.MemoryTotal)), s.cfg.CPUMarginPercent, s.cfg.MemoryMarginPercent,
 			inCPUs(s.demand.amount().CPU), inGiB(s.demand.memory))
+		if hosts := next.All.less(next.ShortTerm); hosts != (Amount{}) {
+			why += fmt.Sprintf("; host applications have %s CPUs and %s of the short-lived", inCPUs(hosts.CPU), inGiB(float64(hosts.MemoryBytes)))
+		}
 	}
 	d := Decision{
 		Controller: "offer", Object: "node", Action: "offer", To: next.text(), Why: why, Moves: "offer",
@@ -158,6 +164,14 @@ func (s *Offering) compute(v *View, measured bool) Offer {
 	if forecast.MemoryBytes > 0 {
 		o.LongTerm.MemoryBytes = min(predict.Reclaimable(requested.MemoryBytes, forecast.MemoryBytes), o.ShortTerm.MemoryBytes)
 	}
+	o.All = o.ShortTerm
+	long := o.LongTerm
+	for i := range v.HostApplications {
+		a := &v.HostApplications[i]
+		use := a.use(v, s.interval)
+		o.ShortTerm = o.ShortTerm.less(a.PartOf(o.All).most(use))
+		o.LongTerm = o.LongTerm.less(a.PartOf(long).most(use))
+	}
 	return o
 }
 
@@ -169,6 +183,10 @@ func (s *Offering) Demand(v *View) (now Amount, ok bool) {
 	}
 	system := Amount{v.Node.CPU.Usage, v.Node.Memory.Total - v.Node.Memory.Available}
 	now.CPU = apart(v)
+	for i := range v.HostApplications {
+		use := v.HostApplications[i].use(v, s.interval)
+		system.CPU, system.MemoryBytes = system.CPU-use.CPU, system.MemoryBytes-use.MemoryBytes
+	}
 	for i := range v.Containers {
 		c := &v.Containers[i]
 		m := &c.Container.Memory
@@ -257,7 +275,8 @@ func (o *Offer) text() string {
 
 // offersDiffer reports whether a figure has changed by a tenth.
 func offersDiffer(a, b *Offer) bool {
-	return differs(int64(a.ShortTerm.CPU), int64(b.ShortTerm.CPU), offerCPU) || differs(a.ShortTerm.MemoryBytes, b.ShortTerm.MemoryBytes, offerMemory) ||
+	return differs(int64(a.All.CPU), int64(b.All.CPU), offerCPU) || differs(a.All.MemoryBytes, b.All.MemoryBytes, offerMemory) ||
+		differs(int64(a.ShortTerm.CPU), int64(b.ShortTerm.CPU), offerCPU) || differs(a.ShortTerm.MemoryBytes, b.ShortTerm.MemoryBytes, offerMemory) ||
 		differs(int64(a.LongTerm.CPU), int64(b.LongTerm.CPU), offerCPU) || differs(a.LongTerm.MemoryBytes, b.LongTerm.MemoryBytes, offerMemory)
 }
 

@@ -154,7 +154,7 @@ func (p *Pools) Step(v *View) (PoolSizes, []Decision) {
 	squeezed := p.squeezed
 	p.squeezed = 0
 	p.lend(v, divided != n)
-	p.squeeze(&v.Batch)
+	p.squeeze(&v.Batch, &v.Share)
 	p.spare(v)
 	p.sizes.CPUs, p.sizes.Least = p.sizes.CPUs[:len(p.state)], p.state[len(p.state)-1].minimum
 	for i := range p.state {

@@ -16,7 +16,7 @@ func (p *Pools) decisions(v *View, divided int, squeezed bool) []Decision {
 		if size := p.sizeOf(i); size != s.had {
 			d := p.decision(v, i, "grow", humanize.Count(s.had, "CPU"), humanize.Count(size, "CPU"), p.why(v, i, divided))
 			if squeezed && i >= len(p.state)-2 { // the last two pools are the ones that a squeeze concerns
-				d.Why = p.whySqueezed(&v.Batch)
+				d.Why = p.whySqueezed(&v.Batch, &v.Share)
 			}
 			if d.Moves = "size"; size < s.had {
 				d.Action = "shrink"
@@ -110,6 +110,8 @@ func (p *Pools) reportSpare(v *View, i int) Decision {
 		d.Why = "there is no batch work"
 	case v.Batch.Squeeze:
 		d.Why = v.Batch.Why
+	case v.Share.limits():
+		d.Why = v.Share.Why
 	case !v.Isolated:
 		d.Why = "not all batch work yields at once: " + v.Stays
 	case !s.known:

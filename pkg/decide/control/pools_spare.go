@@ -28,7 +28,7 @@ const (
 // it: a service finds batch work on spare CPUs, which must therefore yield at once.
 func (p *Pools) spare(v *View) {
 	last := len(p.state) - 1
-	lends := p.cfg.Lend && v.Isolated && !v.Batch.Squeeze && !v.Pools[last].Empty
+	lends := p.cfg.Lend && v.Isolated && !v.Batch.Squeeze && !v.Share.limits() && !v.Pools[last].Empty
 	for i := range last {
 		s := &p.state[i]
 		if !s.known {

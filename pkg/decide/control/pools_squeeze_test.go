@@ -19,19 +19,22 @@ func TestSqueezedPools(t *testing.T) {
 	part := BatchState{Squeeze: true, Percent: 30, Why: "window 09:30-11:30 leaves batch 30% of its CPUs"}
 	for name, c := range map[string]struct {
 		state   BatchState
+		share   int // percent that bounds leave; 0 for all
 		threads int
 		load    []workload.MilliCPU
 		want    string // sizes in the step and three minutes later
 		later   string
 		why     string // reason of the first decision
 	}{
-		"off":               {off, 1, cpuLoads(6, 10, 99), "[15 47 2]", "[15 47 2]", "batch is switched off: its pool keeps its minimum, and pool online has the others"},
-		"a part":            {part, 1, cpuLoads(6, 10, 99), "[15 40 9]", "[15 40 9]", "window 09:30-11:30 leaves batch 30% of its CPUs: its pool keeps 30% of its CPUs or its minimum"},
-		"whole cores":       {part, 2, cpuLoads(6, 10, 99), "[16 38 10]", "[16 38 10]", ""},
-		"others still grow": {off, 1, cpuLoads(9, 10, 99), "[18 44 2]", "[18 44 2]", ""},
-		"they find enough":  {off, 1, cpuLoads(6, 30, 99), "[15 47 2]", "[15 47 2]", ""},
-		"and give back":     {off, 1, cpuLoads(2, 10, 99), "[15 47 2]", "[6 56 2]", ""},
-		"only closed":       {BatchState{Closed: true, Why: "soon"}, 1, cpuLoads(6, 10, 99), "[15 20 29]", "[15 20 29]", ""},
+		"off":                {off, 0, 1, cpuLoads(6, 10, 99), "[15 47 2]", "[15 47 2]", "batch is switched off: its pool keeps its minimum, and pool online has the others"},
+		"a part":             {part, 0, 1, cpuLoads(6, 10, 99), "[15 40 9]", "[15 40 9]", "window 09:30-11:30 leaves batch 30% of its CPUs: its pool keeps 30% of its CPUs or its minimum"},
+		"whole cores":        {part, 0, 2, cpuLoads(6, 10, 99), "[16 38 10]", "[16 38 10]", ""},
+		"others still grow":  {off, 0, 1, cpuLoads(9, 10, 99), "[18 44 2]", "[18 44 2]", ""},
+		"they find enough":   {off, 0, 1, cpuLoads(6, 30, 99), "[15 47 2]", "[15 47 2]", ""},
+		"and give back":      {off, 0, 1, cpuLoads(2, 10, 99), "[15 47 2]", "[6 56 2]", ""},
+		"bounds":             {BatchState{}, 30, 1, cpuLoads(6, 10, 99), "[15 40 9]", "[15 40 9]", "web waits: its pool keeps 30% of its CPUs or its minimum, and pool online has the others"},
+		"bounds, and a part": {part, 50, 1, cpuLoads(6, 10, 99), "[15 44 5]", "[15 44 5]", ""},
+		"only closed":        {BatchState{Closed: true, Why: "soon"}, 0, 1, cpuLoads(6, 10, 99), "[15 20 29]", "[15 20 29]", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,7 +45,7 @@ func TestSqueezedPools(t *testing.T) {
 			b.load = cpuLoads(6, 10, 99)
 			b.run(time.Minute, tick)
 			before := fmt.Sprint(b.pools.sizes.CPUs)
-			b.told, b.load, b.view.Batch = nil, c.load, c.state
+			b.told, b.load, b.view.Batch, b.view.Share = nil, c.load, c.state, BatchShare{c.share, "web waits"}
 			if got := fmt.Sprint(b.step(tick)); got != c.want {
 				t.Errorf("sizes %s, want %s; %s", got, c.want, b.actions())
 			}
@@ -52,7 +55,7 @@ func TestSqueezedPools(t *testing.T) {
 			if got := fmt.Sprint(b.run(3*time.Minute, tick)); got != c.later {
 				t.Errorf("three minutes later %s, want %s; %s", got, c.later, b.actions())
 			}
-			b.view.Batch = BatchState{}
+			b.view.Batch, b.view.Share = BatchState{}, BatchShare{}
 			b.load = cpuLoads(6, 10, 99)
 			if got := fmt.Sprint(b.step(tick)); c.want == c.later && c.load[0] == 6000 && c.load[1] == 10000 && got != before {
 				t.Errorf("afterwards %s, want %s", got, before)
@@ -73,6 +76,7 @@ func TestSqueezeProperties(t *testing.T) {
 			case 0:
 				b.view.Shared = workload.MilliCPU(rapid.IntRange(1, 80).Draw(t, "CPUs")) * 1000
 			case 1:
+				b.view.Share = BatchShare{rapid.SampledFrom([]int{0, 5, 34, 95, 100}).Draw(t, "share"), "web waits"}
 				b.view.Batch = BatchState{Squeeze: rapid.Bool().Draw(t, "squeezed"), Percent: rapid.IntRange(0, 99).Draw(t, "percent"), Why: "noon"}
 			}
 			for i := range b.view.Pools {
@@ -81,12 +85,16 @@ func TestSqueezeProperties(t *testing.T) {
 			got, told := b.pools.Step(&b.view)
 			if len(got.CPUs) > 0 {
 				state, core, pools := &b.view.Batch, b.pools.core, b.pools.state
-				keep := pools[last].size
+				keep, share := pools[last].size, &b.view.Share
+				squeezed := state.Squeeze || share.limits()
 				if state.Squeeze {
 					keep = min(keep, max(pools[last].minimum, (keep*state.Percent+99)/100)+core-1)
 				}
+				if share.limits() {
+					keep = min(keep, max(pools[last].minimum, (pools[last].size*share.Percent+99)/100)+core-1)
+				}
 				gives := got.CPUs[last-1] - pools[last-1].size - pools[last-1].lent
-				if got.CPUs[last] > keep || got.CPUs[last] < pools[last].minimum || gives < 0 || gives%core != 0 || gives > 0 && !state.Squeeze {
+				if got.CPUs[last] > keep || got.CPUs[last] < pools[last].minimum || gives < 0 || gives%core != 0 || gives > 0 && !squeezed {
 					t.Fatalf("sizes %v, by the law %+v; %+v", got.CPUs, pools, *state)
 				}
 				sum := 0

@@ -44,16 +44,16 @@ func grantOf(n *Node, c *Container) grant {
 // maxMilli keeps amounts of CPU far from overflow; no machine has a million CPUs.
 const maxMilli workload.MilliCPU = 1e9
 
-// quota returns the container's own quota, including its grant. It is not finite if there is
+// quota returns the quota that the container has without the loop. It is not finite if there is
 // none.
-func (c *Container) quota(g grant) knobs.CPUQuota {
+func (c *Container) quota(n *Node, g grant) knobs.CPUQuota {
 	switch {
 	case c.Own:
 		return knobs.UnlimitedQuota()
 	case g.Quota.Finite():
 		return g.Quota
 	}
-	return c.Quota
+	return n.Normalized(c.Request.Class, c.Quota)
 }
 
 // limit returns the container's memory limit, including its grant; 0 for none.
@@ -90,7 +90,7 @@ func (t *tuner) batch() {
 			mem = true
 			t.setGrant(i, knobs.MemoryMax, g.MemoryLimit)
 		}
-		if q := c.quota(g); q.Finite() {
+		if q := c.quota(t.node, g); q.Finite() {
 			quota += q.In(knobs.DefaultPeriod)
 		} else {
 			limited = false

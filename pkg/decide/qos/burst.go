@@ -16,7 +16,7 @@ func (t *tuner) burst() {
 	limited := true
 	for i := range t.pod.Containers {
 		c := &t.pod.Containers[i]
-		q := c.quota(grantOf(t.node, c))
+		q := c.quota(t.node, grantOf(t.node, c))
 		if q.Finite() {
 			// The sum is computed for the period of the pod's quota, which is the kubelet's for
 			// all containers.

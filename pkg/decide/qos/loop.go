@@ -62,7 +62,7 @@ func (t *tuner) loop() {
 // asked for.
 func (t *tuner) containerLoop(i int, below Loop) (q knobs.CPUQuota, raised bool) {
 	c := &t.pod.Containers[i]
-	base := c.quota(grantOf(t.node, c))
+	base := c.quota(t.node, grantOf(t.node, c))
 	if c.Own {
 		return base, false
 	}

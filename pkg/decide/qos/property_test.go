@@ -19,7 +19,9 @@ func TestSettingsAgree(t *testing.T) {
 	kernels := nodes()
 	names := slices.Sorted(maps.Keys(kernels))
 	rapid.Check(t, func(t *rapid.T) {
-		n := kernels[rapid.SampledFrom(names).Draw(t, "kernel")]
+		kernel := *kernels[rapid.SampledFrom(names).Draw(t, "kernel")]
+		n := &kernel
+		n.CPURatio = rapid.SampledFrom([]int{0, 100, 101, 120, 333, 500}).Draw(t, "ratio")
 		p := drawPod(t)
 		got := For(n, p)
 		checkSettings(t, n, knobs.PodLevel, got.Pod)
@@ -77,7 +79,7 @@ func checkContainer(t *rapid.T, n *Node, c *Container, settings []Setting) {
 	if limit := knobs.Bytes(c.MemoryLimit); limit > 0 && (high >= limit || amount[knobs.Bytes](settings, knobs.MemoryMax) >= limit) {
 		t.Errorf("high %d or a new limit is not below the limit %d", high, limit)
 	}
-	quota := c.quota(grantOf(n, c))
+	quota := c.quota(n, grantOf(n, c))
 	if burst := time.Duration(amount[knobs.CPUBurst](settings, knobs.Burst)); burst > 0 && (!quota.Finite() || burst > quota.Quota && !n.Features.BurstOverQuota) {
 		t.Errorf("burst %s of the quota %s", burst, quota)
 	}
@@ -93,7 +95,7 @@ func checkSums(t *rapid.T, n *Node, p *Pod, got Settings) {
 		least += amount[knobs.Bytes](settings, knobs.MemoryMin)
 		low += amount[knobs.Bytes](settings, knobs.MemoryLow)
 		bursts += time.Duration(amount[knobs.CPUBurst](settings, knobs.Burst))
-		quotas += p.Containers[i].quota(grantOf(n, &p.Containers[i])).Quota
+		quotas += p.Containers[i].quota(n, grantOf(n, &p.Containers[i])).Quota
 	}
 	if amount[knobs.Bytes](got.Pod, knobs.MemoryMin) != least || amount[knobs.Bytes](got.Pod, knobs.MemoryLow) != low {
 		t.Errorf("the pod's min and low are not the sums %d and %d", least, low)

@@ -25,6 +25,8 @@ type Node struct {
 
 	Swap bool // the node has swap
 
+	CPURatio int // by which the CPU limits of services are divided, in hundredths; up to 100 for not at all
+
 	BEPageCachePercent int // limit of BE containers' page cache in percent of their memory limit; 0 for none
 }
 
@@ -45,6 +47,7 @@ type Container struct {
 	Request     workload.Request
 	Quota       knobs.CPUQuota // the kubelet's quota; zero or unlimited for none
 	MemoryLimit int64          // in bytes; 0 for none
+	Starting    bool           // the runtime may have yet to make its cgroup, with the kubelet's quota
 	Own         bool           // whether it has CPUs of its own, and therefore no quota
 	Loop        Loop
 }
@@ -83,6 +86,7 @@ func For(n *Node, p *Pod) Settings {
 		Containers: make([][]Setting, len(p.Containers)), Notes: make([][]Note, len(p.Containers)),
 	}}
 	t.batch()
+	t.normalize()
 	t.burst()
 	t.loop()
 	t.identity()

@@ -123,9 +123,13 @@ func New(o Options) *Agent {
 		options:   o,
 		Latencies: latency.New(),
 	}
+	a.QoS.CPURatio = int(o.Config.CPUNormalization.Ratio)
 	a.events = eventloop.New(eventloop.Hooks{
-		Before: func() { a.Reconciler.BeginEvent() },
-		After:  func() { a.loop.UpdateFailsafePlan() },
+		Before: func() {
+			a.Reconciler.BeginEvent()
+			a.loop.NoteFailsafe()
+		},
+		After: func() { a.loop.UpdateFailsafePlan() },
 		Panicked: func(name string, p any, stack []byte) {
 			a.Counters.Panics++
 			a.Log.WithField("event", name).Errorf("panic: %v\n%s", p, stack)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
+	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -284,5 +285,28 @@ func TestFailsafeAfterGivingBack(t *testing.T) {
 		h.sleep(5 * time.Second)
 		h.life.act(h)
 		h.expectQuota("/kubepods/besteffort", -1)
+	})
+}
+
+// A container that ends between the failsafe's work and the next step of the loop leaves nothing of
+// it behind.
+func TestEndAfterTheFailsafe(t *testing.T) {
+	onLoops(t, knobSetup{config: byQuota}, func(_ *testing.T, h *loopNode) {
+		low := ask{name: "low/c", qos: "burstable", milli: 1000, annotations: map[string]string{"class.sluice.dev": "BE"}}
+		h.run(service("web/c", 1000), granted("big/c"), low)
+		h.uses["web/c"] = 3
+		h.steps(3 * time.Second)
+		h.sleep(failsafe.Silence)
+		h.life.act(h)
+		for _, name := range []string{"big/c", "low/c"} {
+			h.end(name)
+		}
+		h.steps(time.Second)
+		h.giveBack(func(h *knobNode) {
+			h.run(service("web/c", 1000), granted("big/c"), low)
+			for _, name := range []string{"big/c", "low/c"} {
+				h.end(name)
+			}
+		})
 	})
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -157,10 +158,8 @@ func (f *faultNode) startWatcher() (io.WriteCloser, error) {
 	act := func(why string) error {
 		plan, err := failsafe.Load(f.runDir(), "")
 		f.tell("the failsafe acts: %s: %d changes, %v", why, len(plan), err)
-		if err := failsafe.Carry(f.spy.Driver, plan); err != nil {
-			return err
-		}
-		return failsafe.SaveReport(f.runDir(), failsafe.Report{Time: time.Now(), Why: why, Changes: len(plan)})
+		err = failsafe.Carry(f.spy.Driver, plan)
+		return errors.Join(err, failsafe.SaveReport(f.runDir(), failsafe.Report{Time: time.Now(), Why: why, Changes: len(plan)}))
 	}
 	w := failsafe.Watcher{Beats: beats, Act: act, Succeeded: f.alive.Load}
 	go w.Watch(ctx) // what fails is in the story

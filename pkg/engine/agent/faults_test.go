@@ -16,7 +16,7 @@ import (
 // brokenSeeds are seeds that once broke an invariant. What they found has tests of its own, since a seed
 // makes other choices as soon as this test does: see killed_test.go.
 func brokenSeeds() []uint64 {
-	return []uint64{15, 35, 58, 71, 76, 78, 82, 85, 93, 141, 153, 159, 188, 193, 562, 606, 713, 922, 1896}
+	return []uint64{15, 35, 58, 71, 76, 78, 82, 85, 93, 141, 153, 159, 188, 193, 562, 606, 713, 922, 1896, 3869, 5156, 5254}
 }
 
 // faultsPerNode is how many faults a node goes through.

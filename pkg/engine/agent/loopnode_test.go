@@ -29,11 +29,12 @@ type loopNode struct {
 	audit *trail
 	life  *fakeFailsafe
 
-	uses      map[string]float64 // CPUs used, by container
+	uses      map[string]float64 // CPUs used, by container; system includes those of a host application, by cgroup
 	system    float64
 	throttled map[string]bool
+	waits     map[string]float64 // CPU pressure, by container; that of others is not known
 	memory    observe.NodeMemory
-	holds     map[string]int64 // bytes held, by container
+	holds     map[string]int64 // bytes held, by container or by the cgroup of a host application
 	blind     bool             // there are no measurements
 	frozen    time.Time        // time at which the clock stands; zero while it runs
 	skew      time.Duration    // of the measurements' clock
@@ -208,7 +209,7 @@ func (h *loopNode) snapshot() *observe.Snapshot {
 	}
 	for _, target := range h.agent.Targets() {
 		c := observe.Container{ID: target.ID, CPU: observe.ContainerCPU{At: now, Interval: 100 * time.Millisecond, StatAt: now, Periods: 10}}
-		used, held := 0.0, int64(0)
+		used, held := h.uses[target.Path], h.holds[target.Path] // of a host application
 		for name, spec := range h.specs {
 			if name == target.ID || strings.HasPrefix(spec.CgroupsPath, target.Path+"/") {
 				used += h.uses[name]
@@ -218,6 +219,9 @@ func (h *loopNode) snapshot() *observe.Snapshot {
 		c.CPU.Usage = workload.MilliCPU(used * 1000)
 		if h.throttled[target.ID] {
 			c.CPU.Throttled = 5
+		}
+		if waits, ok := h.waits[target.ID]; ok {
+			c.Pressure = observe.Pressure{At: now, CPU: waits}
 		}
 		c.Memory = observe.ContainerMemory{At: now, Current: held, WorkingSet: held, Anon: held / 2, Cache: held / 2}
 		s.Containers = append(s.Containers, c)

@@ -103,6 +103,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 		a.loop.Options = a.loopOptions()
 	}
 	a.QoS.BEPageCachePercent = cfg.Memory.BEPageCachePercent
+	a.QoS.CPURatio = int(cfg.CPUNormalization.Ratio)
 	a.QoS.BurstLoop = a.Authority().Acts(cfg.Control.Burst.Mode)
 	for _, c := range a.Order {
 		a.renewRequest(c)

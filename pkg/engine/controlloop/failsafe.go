@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -33,20 +34,44 @@ func (l *Loop) planInputs() planInputs {
 	return planInputs{l.LedgerState(), l.Settings.Version(), l.LifecycleChanges}
 }
 
+// NoteFailsafe records in the journal what the failsafe wrote while this process gave no sign of
+// life. It must run before each event: an event that restores a setting, such as the end of a
+// container, would otherwise take the failsafe's value for another program's and leave it.
+func (l *Loop) NoteFailsafe() {
+	if l.Failsafe == nil || l.failsafeReport != nil || l.Now().Sub(l.beatAt) < failsafe.Silence || !l.Authority().Writes {
+		return
+	}
+	l.takeFailsafeReport()
+}
+
+// takeFailsafeReport takes the failsafe's report if there is one, and records in the journal
+// what the failsafe wrote.
+func (l *Loop) takeFailsafeReport() {
+	if acted, ok := l.Failsafe.TakeReport(); ok {
+		l.failsafeReport = &acted
+		reconcile.AfterFailsafe(l.Kernel, l.Journal, l.failsafePlan.plan)
+	}
+}
+
 // afterFailsafe logs and undoes what the failsafe did. It must run before the loop compares the
 // kernel with what it wrote itself. It reports whether the failsafe had done anything.
 func (l *Loop) afterFailsafe() bool {
 	if l.Failsafe == nil || !l.Authority().Writes {
 		return false
 	}
-	acted, ok := l.Failsafe.TakeReport()
-	if ok {
-		l.Decisions.Add(l.View.Now, control.On, []control.Decision{{
-			Controller: "failsafe", Object: "node", Action: "act", To: strconv.Itoa(acted.Changes) + " settings", Why: acted.Why + ", at " + acted.Time.Local().Format(time.DateTime) + problemText(acted.Problem),
-		}})
-		l.undoFailsafe()
+	if l.failsafeReport == nil {
+		l.takeFailsafeReport()
 	}
-	return ok
+	acted := l.failsafeReport
+	if acted == nil {
+		return false
+	}
+	l.failsafeReport = nil
+	l.Decisions.Add(l.View.Now, control.On, []control.Decision{{
+		Controller: "failsafe", Object: "node", Action: "act", To: strconv.Itoa(acted.Changes) + " settings", Why: acted.Why + ", at " + acted.Time.Local().Format(time.DateTime) + problemText(acted.Problem),
+	}})
+	l.undoFailsafe()
+	return true
 }
 
 // refreshFailsafePlan writes the failsafe's plan again if its inputs have changed.

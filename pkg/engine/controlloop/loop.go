@@ -98,8 +98,10 @@ type Loop struct {
 	dueAt       time.Time        // when the controllers of control.interval step next
 
 	// Inherited reports whether the loop has taken over an earlier run's settings.
-	Inherited    bool
-	failsafePlan failsafePlan
+	Inherited      bool
+	failsafePlan   failsafePlan
+	failsafeReport *failsafe.Report // what the failsafe did and the loop has yet to undo; nil for nothing
+	beatAt         time.Time        // when the failsafe was sent the last heartbeat
 
 	allPodsLimit knobs.Bytes // the most memory that all pods together may hold; 0 for no limit
 
@@ -129,6 +131,7 @@ type Loop struct {
 
 	notice      control.Notice // that holds
 	noticeFiles noticeFiles
+	hostFiles   hostFiles
 
 	usageLoaded  bool // the usage that an earlier run has learned was read, or can't be
 	savesUsage   bool
@@ -159,7 +162,9 @@ func (l *Loop) Tick(s *observe.Snapshot) {
 		}
 	}()
 	if l.Failsafe != nil {
+		l.NoteFailsafe()
 		l.Failsafe.Beat()
+		l.beatAt = l.Now()
 	}
 	if !l.Synced || !l.begin() {
 		return
@@ -170,11 +175,12 @@ func (l *Loop) Tick(s *observe.Snapshot) {
 		// Subtract half a tick, so that a tick that comes a little early still counts.
 		l.dueAt = s.Now.Add(interval - l.Config.Control.FastInterval/2)
 	}
-	carried := (all || s.Now.Sub(l.View.Now) > interval) && l.afterFailsafe() // the failsafe may have acted while this process was stalled
+	carried := (all || l.failsafeReport != nil || s.Now.Sub(l.View.Now) > interval) && l.afterFailsafe() // the failsafe may have acted while this process was stalled
 	if l.IsStale() || l.viewOf != l.LedgerState() {
 		l.Refresh()
 	}
 	if all {
+		l.followHosts()
 		l.allPodsLimit = l.limitOfAllPods()
 	}
 	l.View.Observe(s, l.allPodsLimit)

@@ -62,6 +62,9 @@ func (l *Loop) GiveBack(next *config.Config) {
 	if !quotas {
 		clear(l.Settings.Want.Containers)
 	}
+	if !may.Acts(next.Control.Culprit.Mode) {
+		clear(l.Settings.Want.Culprits)
+	}
 	l.Settings.Enforce()
 	if !memory {
 		l.Memory.Release()
@@ -90,11 +93,12 @@ func (l *Loop) Inherit() {
 		return
 	}
 	l.Inherited = true
+	l.Settings.FindHosts()
 	l.View.BatchCgroups = colocation.FindBatchCgroups(l.Settings.Collect())
 	quotas := may.Acts(l.Config.Control.Batch.Mode) && l.Config.Pools.Mode != config.Exclusive
 	limits := may.Acts(l.Config.Control.Memory.Mode)
 	for _, e := range l.Journal.All() {
-		boxed := e.Object.Level == knobs.ClassLevel && l.View.BatchCgroups.Holds(e.Object.Path)
+		boxed := e.Object.Level == knobs.ClassLevel && l.View.BatchCgroups.Bounds(e.Object.Path)
 		switch wrote := e.Wrote.(type) {
 		case knobs.CPUQuota:
 			uid, within := l.batchPodAt(e.Object.Path)

@@ -2,7 +2,6 @@ package controlloop
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
@@ -140,7 +139,7 @@ func (l *Loop) BoundBeforeStart() {
 		l.divide(l.dividedBudget)
 	default: // the controllers have made no decision yet
 		for dir := range l.Settings.Want.BatchCgroups {
-			if !slices.Contains(l.View.BatchCgroups.Dirs, dir) {
+			if !l.View.BatchCgroups.Bounds(dir) {
 				delete(l.Settings.Want.BatchCgroups, dir)
 			}
 		}

@@ -26,10 +26,11 @@ func (l *Loop) Status() *status.Loop {
 		Batch:  l.BatchStatus(),
 		Memory: l.Memory.Status(),
 		Offer:  l.offer, Advice: slices.Clone(l.advice),
-		Refusal:   l.refusalStatus(),
-		Evictions: l.evictionStatus(),
-		Decisions: l.Decisions.Recent(),
-		Counts:    l.Decisions.Counts(),
+		Refusal:          l.refusalStatus(),
+		Evictions:        l.evictionStatus(),
+		HostApplications: l.hostStatus(),
+		Decisions:        l.Decisions.Recent(),
+		Counts:           l.Decisions.Counts(),
 
 		DroppedAuditEntries: l.Decisions.Dropped(),
 	}
@@ -44,7 +45,8 @@ func (l *Loop) Status() *status.Loop {
 	s.Offer.FreeCPUs = slices.Clone(l.offer.FreeCPUs)
 	s.Disturbed = slices.Clone(l.disturbed)
 	for i := range s.Disturbed {
-		s.Disturbed[i].Suspects = slices.Clone(s.Disturbed[i].Suspects)
+		d := &s.Disturbed[i]
+		d.Suspects, d.Bounds = slices.Clone(d.Suspects), slices.Clone(d.Bounds)
 	}
 	s.Controllers = l.ControllerStatus()
 	if l.Failures != nil {
@@ -88,6 +90,8 @@ func (l *Loop) ControllerStatus() []status.Controller {
 		{Name: "cache", Mode: may.Of(cfg.Cache.Mode), Note: l.cacheNote()},
 		{Name: "burst", Mode: may.Of(cfg.Burst.Mode)},
 		{Name: "demotion", Mode: may.Of(cfg.Demotion.Mode)},
+		{Name: "culprit", Mode: may.Of(cfg.Culprit.Mode)},
+		{Name: "slo", Mode: may.Of(cfg.SLO.Mode)},
 		{Name: "memory", Mode: may.Of(cfg.Memory.Mode)},
 		{Name: "rules", Mode: steps(len(cfg.Rules) > 0, control.On)},
 		{Name: "eviction", Mode: may.Of(cfg.Eviction.Mode)},
@@ -117,6 +121,9 @@ func (l *Loop) BatchStatus() status.Batch {
 		Switch:    status.Switch{State: l.batchSwitch.To, Evict: l.batchSwitch.Evict, EndsAt: l.batchSwitch.Until, Problem: l.switchProblem},
 		Mechanism: status.ByPools,
 	}
+	if l.View.Share.Why != "" {
+		s.BoundsPercent, s.BoundsWhy = l.View.Share.Percent, l.View.Share.Why
+	}
 	if l.FleetSwitch != nil {
 		fleet := l.FleetSwitch()
 		s.FleetSwitch = &fleet
@@ -133,6 +140,9 @@ func (l *Loop) BatchStatus() status.Batch {
 			s.Used += c.CPU.Usage
 			s.Requested += c.Request
 		}
+	}
+	for i := range l.View.HostApplications {
+		s.Used += l.View.HostApplications[i].CPU.Usage
 	}
 	pools := l.View.Pools
 	switch {

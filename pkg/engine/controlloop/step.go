@@ -23,7 +23,7 @@ func (l *Loop) loopSettings(cfg *config.Config) *colocation.Settings {
 // want.
 func (l *Loop) step(all bool) {
 	c := &l.Controllers
-	in := colocation.Inputs{Config: &l.Config.Control, Authority: l.Authority().Authority, Evicts: l.Evictor != nil}
+	in := colocation.Inputs{Config: &l.Config.Control, Authority: l.Authority().Authority, Evicts: l.Evictor != nil, NestedQuotas: l.Settings.NestsQuotas()}
 	if all {
 		batchSwitch := l.switchInForce(l.View.Now)
 		windows := c.StepWindows(&l.View, &in, batchSwitch)
@@ -210,6 +210,7 @@ func (l *Loop) stepAdvisors(v *control.View) {
 	}
 	l.offer, decided = c.Offering.Step(v, l.free)
 	l.Decisions.Add(l.View.Now, control.Preview, decided)
+	l.tellHosts()
 	l.saveRegularly()
 	l.saveUsage()
 }

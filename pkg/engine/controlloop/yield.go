@@ -38,19 +38,32 @@ func (l *Loop) notYielding() string {
 			return "pod " + p.Ref + " " + why
 		}
 	}
+	for i := range l.View.HostApplications {
+		a := &l.View.HostApplications[i]
+		work := colocation.BatchPod{QoS: workload.BestEffort, Above: colocation.Above(a.Cgroup), Containers: []colocation.CoreSched{{}}}
+		l.priority(a.Cgroup, &work)
+		if why, _ := y.Stays(&work); why != "" {
+			return "host application " + a.Name + " " + why
+		}
+	}
 	return ""
+}
+
+// priority enters the CPU priority that a cgroup has in the kernel.
+func (l *Loop) priority(cgroup string, of *colocation.BatchPod) {
+	if t := l.Reconciler.Cgroup(cgroup); t != nil {
+		for _, k := range t.Settings() {
+			of.Expelled = of.Expelled || isExpelled(k)
+			of.Idle = of.Idle || k.Knob == knobs.Idle && k.Problem() == "" && k.Value == knobs.Value(knobs.Number(1))
+		}
+	}
 }
 
 // batchPod describes a batch pod with the settings that the kernel has of it.
 func (l *Loop) batchPod(members []colocation.Container) colocation.BatchPod {
 	first := &members[0]
 	pod := colocation.BatchPod{QoS: first.Pod.QoS(), Above: first.Above}
-	if t := l.Reconciler.Cgroup(first.PodPath); t != nil {
-		for _, k := range t.Settings() {
-			pod.Expelled = pod.Expelled || isExpelled(k)
-			pod.Idle = pod.Idle || k.Knob == knobs.Idle && k.Problem() == "" && k.Value == knobs.Value(knobs.Number(1))
-		}
-	}
+	l.priority(first.PodPath, &pod)
 	for i := range members {
 		c := l.Containers[members[i].ID]
 		pod.Containers = append(pod.Containers, colocation.CoreSched{Group: members[i].Request.CoreSched, Whole: l.Groups.JoinedCores(c)})

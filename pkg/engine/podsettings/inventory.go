@@ -43,6 +43,7 @@ func (s *Settings) Collect() *colocation.Inventory {
 		inv.Containers = append(inv.Containers, s.inventoryOf(c, inv.Pools, shared[c.Pod.CgroupParent]))
 	}
 	inv.BestEffortCgroup = s.bestEffortCgroup(inv.AllPodsCgroup())
+	inv.HostApplications = s.hosts
 	return inv
 }
 
@@ -58,6 +59,7 @@ func (s *Settings) inventoryOf(c *node.Container, pools []placement.PoolCPUs, sh
 	if !placed {
 		return entry
 	}
+	entry.Quota = s.limitOf(c)
 	name := s.Ledger.PoolOf(h)
 	entry.Request, entry.Since, entry.Created = &h.Request, h.Since, created(c, h)
 	entry.Pool = slices.IndexFunc(pools, func(p placement.PoolCPUs) bool { return p.Name == name })

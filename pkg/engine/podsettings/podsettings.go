@@ -29,6 +29,8 @@ type Settings struct {
 
 	resized map[string]podResize // pods under resize, by UID
 
+	hosts []colocation.HostApplication // those whose cgroups existed at the last FindHosts
+
 	lsWeights  colocation.LSWeights
 	siblings   map[string]*colocation.Siblings // by the path of their parent
 	siblingsOf inputs

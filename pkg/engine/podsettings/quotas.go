@@ -94,12 +94,18 @@ func (s *Settings) unclaimPod(uid string) {
 	delete(s.inForce.Pods, uid)
 	delete(s.Want.Parts, uid)
 	delete(s.inForce.Parts, uid)
+	delete(s.Want.Culprits, uid)
+	delete(s.inForce.Culprits, uid)
 	s.released++
 }
 
 // Mechanism is how batch work that shares CPUs with services is limited to its budget.
 func (s *Settings) Mechanism() control.Mechanism {
-	return colocation.Mechanism(s.Config.Control.Batch.By, s.NestsQuotas(), s.Ledger.Shared().Size(), s.Authority().Foreign)
+	by := s.Config.Control.Batch.By
+	if by == control.ByAuto && len(s.Config.Control.HostApplications) > 0 {
+		by = control.ByQuota
+	}
+	return colocation.Mechanism(by, s.NestsQuotas(), s.Ledger.Shared().Size(), s.Authority().Foreign)
 }
 
 // BoundsByQuota reports whether the loop may give batch work quotas.

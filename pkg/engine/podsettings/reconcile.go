@@ -33,6 +33,7 @@ func (s *Settings) ReconcileAll(keep func(reconcile.Key) bool) {
 	if s.Kernel == nil {
 		return
 	}
+	s.FindHosts()
 	pods, here := map[string]bool{}, map[string]bool{}
 	for _, c := range s.Order { // all before one Apply, which writes parents' larger quotas first
 		here[c.Path] = true
@@ -60,7 +61,22 @@ func (s *Settings) Pass() {
 	for _, uid := range s.Reconciler.ResumeOverdue() {
 		s.resumeOverdue(uid)
 	}
+	for uid := range s.resized {
+		if pod := s.podOf(uid); pod != nil {
+			s.notePodLimit(pod)
+		}
+	}
 	s.Reconciler.Pass()
+}
+
+// podOf returns the pod with that UID, or nil.
+func (s *Settings) podOf(uid string) *workload.Pod {
+	for _, c := range s.Order {
+		if c.Pod.UID == uid {
+			return c.Pod
+		}
+	}
+	return nil
 }
 
 // declarePod declares the settings of a pod's cgroup and of its containers'. The pod's limits
@@ -139,7 +155,7 @@ func (s *Settings) podLimit(pod knobs.Object) knobs.CPUQuota {
 }
 
 // declareParents declares the settings that the cgroups above pods need for those of their
-// pods.
+// pods, and those of the cgroups of host applications.
 func (s *Settings) declareParents() {
 	var pods []qos.Group
 	var above []knobs.Object
@@ -157,7 +173,7 @@ func (s *Settings) declareParents() {
 		}
 	}
 	wanted := map[string]bool{}
-	for _, g := range s.withBatchCgroups(qos.Parents(pods)) {
+	for _, g := range s.withBatchCgroups(s.withHosts(qos.Parents(pods))) {
 		wanted[g.Path] = true
 		s.Reconciler.Want(knobs.Object{Path: g.Path, Name: g.Path, Level: knobs.ClassLevel}, "", g.Settings)
 	}
@@ -209,7 +225,7 @@ func (s *Settings) Alone(c *node.Container) (settings []qos.Setting, request *wo
 
 // tunable describes a container for pkg/decide/qos.
 func (s *Settings) tunable(c *node.Container) qos.Container {
-	t := qos.Container{Quota: c.Quota, MemoryLimit: c.Resources.MemoryLimit}
+	t := qos.Container{Quota: c.Quota, MemoryLimit: c.Resources.MemoryLimit, Starting: !c.Started}
 	if h, ok := s.Ledger.Holder(c.ID); ok {
 		t.Request, t.Own = h.Request, !h.CPUs.IsEmpty()
 	}

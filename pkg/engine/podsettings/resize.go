@@ -58,6 +58,10 @@ func (s *Settings) Resume(pod *workload.Pod) {
 	if r, ok := s.resized[pod.UID]; ok {
 		s.resized[pod.UID] = podResize{until: r.until}
 	}
+	for _, c := range s.Members(pod) {
+		s.noteLimit(c)
+	}
+	s.notePodLimit(pod)
 	s.Reconcile(pod)
 	if o, ok := node.PodObject(pod); ok {
 		s.Reconciler.Expect(o.Path, knobs.Weight) // when a pod shrinks, the kubelet writes the pod's cgroup last
@@ -73,13 +77,18 @@ func (s *Settings) resumeOverdue(uid string) {
 			continue
 		}
 		pod = c.Pod
-		if as, _ := s.Ledger.Assignment(c.ID); as.Unlimited || s.Reconciler.Setting(reconcile.Key{Path: c.Path, Knob: knobs.Quota}) != nil {
+		own := s.Reconciler.Setting(reconcile.Key{Path: c.Path, Knob: knobs.Quota}) != nil
+		if as, _ := s.Ledger.Assignment(c.ID); as.Unlimited || own && s.limitOf(c) == c.Quota {
 			continue // the quota is a setting of Sluice's, not the kubelet's
 		}
 		value, err := s.Kernel.Read(c.Path, knobs.Quota)
+		if e, kept := s.Journal.Entry(c.Path, knobs.Quota); own && kept && e.Wrote != nil && err == nil && s.Kernel.Same(knobs.Quota, e.Wrote, value) {
+			value = e.Value // normalized: nobody has written it since
+		}
 		if q, _ := value.(knobs.CPUQuota); err == nil && q.Quota > 0 {
 			c.Resources.Quota, c.Resources.Period = q.Quota.Microseconds(), uint64(q.Period.Microseconds())
 			c.KeepQuota()
+			s.noteLimit(c)
 		}
 	}
 	if pod != nil {
@@ -126,11 +135,12 @@ func (s *Settings) showsLimits(uid string) bool {
 		}
 		has, ok := s.quotaAt(c.Path)
 		as, placed := s.Ledger.Assignment(c.ID)
-		if !ok || !c.Started || !placed || !as.Unlimited && has != c.Quota {
+		limit := s.limitOf(c)
+		if !ok || !c.Started || !placed || !as.Unlimited && has != limit {
 			return false
 		}
-		limited = limited && c.Quota.Quota > 0
-		sum.Quota, sum.Period = sum.Quota+c.Quota.Quota, c.Quota.Period
+		limited = limited && limit.Quota > 0
+		sum.Quota, sum.Period = sum.Quota+limit.Quota, limit.Period
 		if pod, ok = s.quotaAt(c.PodPath); !ok {
 			return false
 		}
@@ -139,6 +149,43 @@ func (s *Settings) showsLimits(uid string) bool {
 		sum = knobs.CPUQuota{}
 	}
 	return pod == sum
+}
+
+// noteLimit records the limit that the kubelet has given a container in a resize as the original of a
+// normalized one.
+func (s *Settings) noteLimit(c *node.Container) {
+	e, kept := s.Journal.Entry(c.Path, knobs.Quota)
+	if !kept || e.Wrote == nil || s.limitOf(c) == c.Quota || e.Value == knobs.Value(c.Quota) {
+		return
+	}
+	s.Journal.Record(c.Object(), knobs.Quota, c.Quota)
+	s.Journal.RecordWrite(c.Path, knobs.Quota, e.Wrote)
+}
+
+// notePodLimit records the quota that the kernel shows in a pod under resize as the original if it is
+// neither Sluice's nor the present original: the kubelet has written it, and containerd 1.7 reports no
+// resize of pods.
+func (s *Settings) notePodLimit(pod *workload.Pod) {
+	o, ok := node.PodObject(pod)
+	e, kept := s.Journal.Entry(o.Path, knobs.Quota)
+	if !ok || !kept || e.Wrote == nil {
+		return
+	}
+	have, err := s.Kernel.Read(o.Path, knobs.Quota)
+	if err != nil || !have.(knobs.CPUQuota).Finite() || s.Kernel.Same(knobs.Quota, e.Wrote, have) || s.Kernel.Same(knobs.Quota, e.Value, have) {
+		return
+	}
+	s.Journal.Record(o, knobs.Quota, have)
+	s.Journal.RecordWrite(o.Path, knobs.Quota, e.Wrote)
+}
+
+// limitOf is the CPU limit that the kubelet gave a container, normalized.
+func (s *Settings) limitOf(c *node.Container) knobs.CPUQuota {
+	h, placed := s.Ledger.Holder(c.ID)
+	if !placed {
+		return c.Quota
+	}
+	return s.QoS.Normalized(h.Request.Class, c.Quota)
 }
 
 // quotaAt is the quota that the kernel shows for a cgroup; zero if it is unlimited.

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
@@ -241,8 +242,9 @@ func (r *Reconciler) Expect(path string, written ...knobs.Knob) {
 }
 
 // Suspend restores the knobs that could make the kernel refuse a resize of the pod, until
-// Resume: bursts, since no quota can go below them, and idle, under which no weight can be
-// written. A weight that the kubelet writes meanwhile becomes the original.
+// Resume: bursts, since no quota can go below them, idle, under which no weight can be
+// written, and the pod's quota, which on cgroup v1 no container's may exceed. A weight that the
+// kubelet writes meanwhile becomes the original.
 func (r *Reconciler) Suspend(pod string, until time.Time) {
 	if !r.MayWrite() {
 		return
@@ -264,12 +266,27 @@ func (r *Reconciler) Suspend(pod string, until time.Time) {
 					changes = append(changes, knobs.Change{Object: c.Object, Knob: knobs.Weight, To: weight, Why: why})
 				}
 				s.expected = true
+			case s.Knob == knobs.Quota && c.Level == knobs.PodLevel && !r.Features.Knobs[knobs.Quota].V2:
+				if e, ok := r.Journal.Entry(c.Path, s.Knob); ok && r.lowered(&e) {
+					changes = append(changes, knobs.Change{Object: c.Object, Knob: s.Knob, From: e.Wrote, To: e.Value, Why: why})
+				}
+				s.expected = true
 			case s.Knob == knobs.Weight:
 				s.expected = true
 			}
 		}
 	}
 	r.change(changes)
+}
+
+// lowered reports whether the kernel has a quota that Sluice wrote, and that is below the original.
+func (r *Reconciler) lowered(e *journal.Entry) bool {
+	wrote, original := quotaOf(e.Wrote), quotaOf(e.Value)
+	if !wrote.Finite() || !original.Finite() || wrote.Compare(original) >= 0 {
+		return false
+	}
+	now, err := r.Kernel.Read(e.Object.Path, e.Knob)
+	return err == nil && r.Kernel.Same(e.Knob, e.Wrote, now)
 }
 
 // Resume ends the suspension of a pod. The next Apply after a declaration, or the next Pass,

@@ -73,8 +73,9 @@ func (r *Recorder) Prepare(c *node.Container) error {
 	}
 	f := &r.QoS.Features
 	v2 := f.Knobs[knobs.CPUs].V2 && f.Knobs[knobs.Quota].V2 // runc takes a hybrid machine for v1
+	normalized := r.QoS.Normalized(request.Class, c.Quota)  // not in the record, where the kubelet expects its own limit
 	for _, s := range settings {
-		if s.Knob == knobs.Quota && r.mayRefuseQuota() {
+		if s.Knob == knobs.Quota && (r.mayRefuseQuota() || s.Value == knobs.Value(normalized)) {
 			continue
 		}
 		if _, kubelets := c.Unified[s.Knob.String()]; !kubelets { // the kubelet's MemoryQoS stays

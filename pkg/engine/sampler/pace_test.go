@@ -72,6 +72,34 @@ func TestTheRestIsSpread(t *testing.T) {
 	})
 }
 
+// TestWaitingIsReadClosely checks that the pressure and the run delay of a target whose waiting is
+// to be known are read each second, but not twice in a sample.
+func TestWaitingIsReadClosely(t *testing.T) {
+	in(t, func(b *bed) {
+		targets := b.containers(3)
+		for i := range targets {
+			targets[i].LS, targets[i].Fast = true, true
+			b.kernel.Count(targets[i].Path, fakekernel.Counters{Threads: []int{10}})
+		}
+		b.put("proc/10/schedstat", "5 6 7\n")
+		targets[1].Waiting = true
+		b.sample(fast, targets)
+		b.reads.stalls = map[string]int{}
+		for i := range 300 {
+			b.sample(fast, targets)
+			if c := &b.into.Containers[1]; i >= 20 && (b.into.Now.Sub(c.Pressure.At) >= time.Second || b.into.Now.Sub(c.RunDelay.At) >= time.Second) {
+				b.t.Fatalf("after %d samples the figures are of %v and %v, now is %v", i, c.Pressure.At, c.RunDelay.At, b.into.Now)
+			}
+		}
+		if n := b.reads.stalls["/pods/c1"]; n < 29 || n > 33 {
+			b.t.Errorf("the pressure was read %d times in 30 s, want 30, and 3 at most for the usual pace", n)
+		}
+		if n := b.reads.stalls["/pods/c0"]; n < 2 || n > 4 {
+			b.t.Errorf("that of another target was read %d times in 30 s, want 3", n)
+		}
+	})
+}
+
 func TestMemoryIsWatchedCloselyWhereItRunsShort(t *testing.T) {
 	in(t, func(b *bed) {
 		targets := b.containers(4)

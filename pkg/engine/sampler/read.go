@@ -158,6 +158,9 @@ func (s *Sampler) part(t *target, r *observe.ContainerReading, p part) {
 	var err error
 	switch p {
 	case containerPressure:
+		if r.Pressure.Mono != 0 {
+			return
+		}
 		if err = s.cgroups.Stalls(t.Path, &r.Pressure); err == nil {
 			r.Pressure.Mono = s.mono()
 		}
@@ -180,7 +183,7 @@ func (s *Sampler) part(t *target, r *observe.ContainerReading, p part) {
 			r.IO.Mono = s.mono()
 		}
 	case containerThreads:
-		if t.LS {
+		if t.LS && r.RunDelay.Mono == 0 {
 			err = s.runDelay(t, r)
 		}
 	case containerCache:

@@ -183,6 +183,10 @@ func (s *Sampler) Sample(now time.Time, targets []observe.Target, into *observe.
 			s.part(t, &r.Containers[i], containerMemory)
 			s.part(t, &r.Containers[i], containerSwap)
 		}
+		if all && t.Waiting && s.cgroups != nil {
+			s.part(t, &r.Containers[i], containerPressure)
+			s.part(t, &r.Containers[i], containerThreads)
+		}
 	}
 	s.readRest(refresh)
 	if all {

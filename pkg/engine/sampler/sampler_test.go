@@ -31,13 +31,19 @@ type bed struct {
 type reads struct {
 	Cgroups
 	cpu, slow int
-	fail      error  // error of memory reads
-	meanwhile func() // called while memory is read; may be nil
+	stalls    map[string]int // reads of the pressure, by cgroup
+	fail      error          // error of memory reads
+	meanwhile func()         // called while memory is read; may be nil
 }
 
 func (r *reads) CPU(dir string, usage *observe.CPUCounters, quota *observe.ThrottlingCounters) (bool, error) {
 	r.cpu++
 	return r.Cgroups.CPU(dir, usage, quota)
+}
+
+func (r *reads) Stalls(dir string, into *observe.PressureTotals) error {
+	r.stalls[dir]++
+	return r.Cgroups.Stalls(dir, into)
 }
 
 func (r *reads) MemoryUse(dir string, into *observe.ContainerMemoryCounters) error {
@@ -71,7 +77,7 @@ func in(t *testing.T, test func(b *bed)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.reads = &reads{Cgroups: d}
+		b.reads = &reads{Cgroups: d, stalls: map[string]int{}}
 		b.Sampler, err = Open(b.root, b.reads, watched{"c0": {{OccupancyBytes: 100, TotalBytes: 7, LocalBytes: -1}, {ID: 1, OccupancyBytes: 50, TotalBytes: -1, LocalBytes: -1}}}, DefaultIntervals())
 		if err != nil {
 			t.Fatal(err)

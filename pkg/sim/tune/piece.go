@@ -112,6 +112,6 @@ func (p *piece) configured(c *config.Config) *config.Config {
 	}
 	out, own := *c, p.scenario.Config
 	out.Rules, out.RDT = own.Rules, own.RDT
-	out.Rules.Pools, out.DefaultPool, out.PoolSets, out.NeverEvict = c.Rules.Pools, c.DefaultPool, c.PoolSets, c.NeverEvict
+	out.Rules.Pools, out.DefaultPool, out.PoolSets, out.NeverEvict, out.LeastSLOPercent = c.Rules.Pools, c.DefaultPool, c.PoolSets, c.NeverEvict, c.LeastSLOPercent
 	return &out
 }

@@ -48,13 +48,19 @@ func Looped() *status.Status {
 			Pressure: status.PressureUsage{MeasuredAt: at, CPUFraction: 0.031},
 		},
 		Batch: status.Batch{
-			State: status.BatchClosed, Why: "batch is switched off", NextChangeAt: s.Time.Add(2 * time.Hour), Switch: status.Switch{State: "off", EndsAt: s.Time.Add(2 * time.Hour)},
+			State: status.BatchClosed, Why: "batch is switched off", BoundsPercent: 49, BoundsWhy: "data/db-0 waits 13 % of its time (cpuPressure), and its bound is 5 %", NextChangeAt: s.Time.Add(2 * time.Hour), Switch: status.Switch{State: "off", EndsAt: s.Time.Add(2 * time.Hour)},
 			Mechanism: "quota", Known: true, Budget: 6543, Floor: 310, Used: 5210, Requested: 8000, Cgroups: []status.BatchCgroup{{Name: "/kubepods/besteffort", Quota: 6543, MemoryLimitBytes: 16 << 30}},
 		},
 		Memory:    status.BatchMemory{OnlineBytes: 20 << 30, UsedBytes: 14 << 30, GoalBytes: 16 << 30, HeadroomBytes: 3 << 30, LimitBytes: 16 << 30, SwapBytes: 2 << 30, Taken: status.Taken{PageCacheBytes: 5 << 30, SwapBytes: 3 << 30}},
 		Refusal:   &status.Refusal{NewBatch: true, Why: "batch is switched off", PodUIDs: []string{"3"}},
 		Evictions: status.Evictions{By: control.EvictReport, Reported: 1},
-		Offer:     control.Offer{Known: true, ShortTerm: control.Amount{CPU: 7000, MemoryBytes: 8 << 30}, LongTerm: control.Amount{CPU: 3500, MemoryBytes: 4 << 30}, FreeCPUs: []int{3, 4}},
+		HostApplications: []status.HostApplication{{
+			Name: "yarn", Cgroup: "/hadoop-yarn", Used: control.Amount{CPU: 1200, MemoryBytes: 3 << 30}, Quota: 2100, MemoryLimitBytes: 9 << 30,
+			Offer: control.Amount{CPU: 3500, MemoryBytes: 4 << 30}, VCores: 3, MemoryMB: 4096, File: "/run/sluice-offers/yarn.json",
+		}, {
+			Name: "backup", Cgroup: "/system.slice/backup.service", Problem: "its cgroup does not exist (in the CPU controller's hierarchy)",
+		}},
+		Offer: control.Offer{Known: true, ShortTerm: control.Amount{CPU: 7000, MemoryBytes: 8 << 30}, LongTerm: control.Amount{CPU: 3500, MemoryBytes: 4 << 30}, FreeCPUs: []int{3, 4}},
 		Forecasts: []control.PeakForecast{
 			{Object: "node", Resource: "cpu", Soon: control.Amount{CPU: 21400}, Day: control.Amount{CPU: 28600}, Method: "profile", ConfidenceFraction: 0.97, Trusted: true, LastHourForecast: control.Amount{CPU: 22500}, LastHourPeak: control.Amount{CPU: 20900}},
 			{Object: "node", Resource: "memory", Soon: control.Amount{MemoryBytes: 22 << 30}, Day: control.Amount{MemoryBytes: 24 << 30}, Method: "period", ConfidenceFraction: 0.99, Trusted: true, LastHourForecast: control.Amount{MemoryBytes: 22 << 30}, LastHourPeak: control.Amount{MemoryBytes: 21 << 30}},
@@ -67,6 +73,11 @@ func Looped() *status.Status {
 		},
 		Benefit: control.BenefitReport{Day: control.Day{CPUHours: 83.25, GiBHours: 120, UtilizationFraction: 0.61, KnownHours: 24}, SatisfactionFraction: 0.93},
 		Disturbed: []control.Disturbance{{
+			Bounds: []control.Bound{
+				{Kind: "cpuPressure", BoundFraction: 0.05, WaitingFraction: 0.13, Measured: true, BrokenAt: at.Add(-time.Minute)},
+				{Kind: "ioPressure", BoundFraction: 0.1, WaitingFraction: 0.2, Measured: true, BrokenAt: at.Add(-time.Hour), Alone: true},
+				{Kind: "runDelay", BoundFraction: 0.1, WaitingFraction: 0.07},
+			},
 			Ref: "data/db-0", Learned: true, Calm: control.Strain{CPUFraction: 0.02}, Excess: control.Strain{CPUFraction: 0.11, RunDelayFraction: 0.05},
 			Suspects: []control.Suspect{{Ref: "batch/db-0", UsageFraction: 0.8}},
 		}},

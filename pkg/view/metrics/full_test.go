@@ -84,7 +84,13 @@ func fullLoop(at time.Time) *status.Loop {
 		Memory:    status.BatchMemory{OnlineBytes: 30 << 30, UsedBytes: 5 << 30, GoalBytes: 8 << 30, HeadroomBytes: 2 << 30, WantedLimitBytes: 7 << 30, LimitBytes: 8 << 30},
 		Refusal:   &status.Refusal{NewBatch: true, PodUIDs: []string{"uid"}},
 		Evictions: status.Evictions{By: control.EvictCRI, Evicted: 3, Failed: 1, Reported: 2},
-		Offer:     control.Offer{Known: true, ShortTerm: control.Amount{CPU: 7000, MemoryBytes: 8 << 30}, LongTerm: control.Amount{CPU: 3500, MemoryBytes: 4 << 30}, FreeCPUs: []int{3, 4}},
+		HostApplications: []status.HostApplication{{
+			Name: "yarn", Cgroup: "/hadoop-yarn", Used: control.Amount{CPU: 1200, MemoryBytes: 3 << 30}, Quota: 2100, MemoryLimitBytes: 9 << 30,
+			Offer: control.Amount{CPU: 3500, MemoryBytes: 4 << 30}, VCores: 3, MemoryMB: 4096, File: "/run/sluice-offers/yarn.json",
+		}, {
+			Name: "backup", Cgroup: "/system.slice/backup.service", Problem: "its cgroup does not exist (in the CPU controller's hierarchy)",
+		}},
+		Offer: control.Offer{Known: true, ShortTerm: control.Amount{CPU: 7000, MemoryBytes: 8 << 30}, LongTerm: control.Amount{CPU: 3500, MemoryBytes: 4 << 30}, FreeCPUs: []int{3, 4}},
 		Forecasts: []control.PeakForecast{
 			{Object: "node", Resource: "cpu", Soon: control.Amount{CPU: 9500}, Day: control.Amount{CPU: 12000}, Method: "profile", ConfidenceFraction: 0.97, Trusted: true, LastHourForecast: control.Amount{CPU: 10000}, LastHourPeak: control.Amount{CPU: 9100}},
 			{Object: "workload shop/web", Resource: "cpu", Soon: control.Amount{CPU: 400}, Day: control.Amount{CPU: 500}, Method: "histogram", ConfidenceFraction: 1, Trusted: true, Requested: control.Amount{CPU: 4000}},
@@ -93,7 +99,8 @@ func fullLoop(at time.Time) *status.Loop {
 		Notices: status.Notices{Active: &control.Notice{Kind: control.NoticeSqueeze, Cause: control.NoticeByForecast}, Counts: control.NoticeCounts{Given: 5, Kept: 3, False: 1}},
 		Benefit: control.BenefitReport{CPUHours: 700, GiBHours: 9, RunCPUHours: 100, RunGiBHours: 2, Day: control.Day{UtilizationFraction: 0.61, KnownHours: 23, Squeezes: 4, Evicted: 3}, SatisfactionFraction: 0.93},
 		Disturbed: []control.Disturbance{
-			{Ref: "shop/db-0", Learned: true, Calm: control.Strain{CPUFraction: 0.02, ThrottledFraction: 0.1}, Excess: control.Strain{CPUFraction: 0.12, RunDelayFraction: 0.05}},
+			{Ref: "shop/db-0", Learned: true, Calm: control.Strain{CPUFraction: 0.02, ThrottledFraction: 0.1}, Excess: control.Strain{CPUFraction: 0.12, RunDelayFraction: 0.05},
+				Bounds: []control.Bound{{Kind: "cpuPressure", BoundFraction: 0.05, WaitingFraction: 0.14, Measured: true, BrokenAt: at}, {Kind: "runDelay", BoundFraction: 0.1, WaitingFraction: 0.05, Measured: true}}},
 			{Ref: "shop/web-0", Calm: control.Strain{CPUFraction: 0.04}, Excess: control.Strain{CPUFraction: 0.02, ThrottledFraction: 0.5}},
 		},
 		Advice: []control.Advice{{Object: "shop/db-0/main", Text: "raise its limit"}},

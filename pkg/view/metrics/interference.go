@@ -87,3 +87,39 @@ func interference() []metric {
 			})},
 	}
 }
+
+func bounds() []metric {
+	labels := []struct {
+		kind control.BoundKind
+		name string
+	}{{control.BoundCPU, "cpu"}, {control.BoundMemory, "memory"}, {control.BoundIO, "io"}, {control.BoundRunDelay, "run_delay"}}
+	pods := func(counts func(*control.Bound) bool) func(*scrape, *sink) {
+		return loopSamples(func(l *status.Loop, out *sink) {
+			n := map[control.BoundKind]int{}
+			for i := range l.Disturbed {
+				for k := range l.Disturbed[i].Bounds {
+					if b := &l.Disturbed[i].Bounds[k]; counts(b) {
+						n[b.Kind]++
+					}
+				}
+			}
+			for _, label := range labels {
+				out.put(float64(n[label.kind]), label.name)
+			}
+		})
+	}
+	kind := []string{"kind"}
+	return []metric{
+		{"sluice_slo_pods", "LS and pinned pods with a bound on their waiting (slo.sluice.dev).", gauge, kind,
+			pods(func(*control.Bound) bool { return true })},
+		{"sluice_slo_broken_pods", "Pods that wait longer than their bound.", gauge, kind,
+			pods(func(b *control.Bound) bool { return !b.BrokenAt.IsZero() })},
+		{"sluice_slo_batch_ratio", "Part of its CPU budget that the bounds leave batch work.", gauge, nil,
+			oneLooked(func(l *status.Loop) float64 {
+				if l.Batch.BoundsPercent == 0 {
+					return 1
+				}
+				return float64(l.Batch.BoundsPercent) / 100
+			})},
+	}
+}

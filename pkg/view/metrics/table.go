@@ -21,6 +21,7 @@ type section struct {
 func sections() []section {
 	return []section{
 		{title: "Interference", metrics: interference()},
+		{title: "Bounds", metrics: bounds()},
 		{title: "Benefit", metrics: benefit()},
 		{title: "Batch health", metrics: batchHealth()},
 		{title: "Pools", metrics: pools()},
@@ -28,6 +29,7 @@ func sections() []section {
 		{title: "Classes", metrics: classes()},
 		{title: "Batch budget", metrics: batchBudget()},
 		{title: "Batch memory", metrics: batchMemory()},
+		{title: "Host applications", metrics: hostApplications()},
 		{title: "Node", metrics: node()},
 		{title: "Decisions", metrics: decisions()},
 		{title: "Settings", metrics: settings()},

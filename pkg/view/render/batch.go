@@ -99,6 +99,9 @@ func batchState(b *status.Batch) string {
 // budgetText describes the CPU budget of batch work.
 func budgetText(b *status.Batch) string {
 	used := fmt.Sprintf("%s used, %s always", humanize.CPUs(b.Used), humanize.CPUs(b.Floor))
+	if b.BoundsPercent > 0 {
+		used += fmt.Sprintf("; bounds of services leave it %d%%: %s", b.BoundsPercent, b.BoundsWhy)
+	}
 	switch {
 	case !b.Known:
 		return "not bounded yet: the loop has measured nothing; " + used

@@ -69,6 +69,7 @@ func disturbanceText(out *strings.Builder, d *control.Disturbance) {
 	default:
 		out.WriteString("Nothing disturbs it.\n")
 	}
+	boundsText(out, d.Bounds)
 	if !d.Learned {
 		paragraph(out, "", "What is calm is still being learned.")
 	}
@@ -78,5 +79,31 @@ func disturbanceText(out *strings.Builder, d *control.Disturbance) {
 			names[i] = fmt.Sprintf("%s (%s of what batch work uses)", s.Ref, humanize.Percent(s.UsageFraction))
 		}
 		paragraph(out, "", "Suspects, as a hint: "+strings.Join(names, ", ")+".")
+	}
+}
+
+// boundsText says which bounds of slo.sluice.dev a pod has, and which of them are broken.
+func boundsText(out *strings.Builder, bounds []control.Bound) {
+	if len(bounds) == 0 {
+		return
+	}
+	out.WriteString("\n")
+	rows := [][]string{{"BOUND ON", "MOST", "NOW", "STATE"}}
+	for i := range bounds {
+		b := &bounds[i]
+		now, state := humanize.Percent(b.WaitingFraction), "kept"
+		switch {
+		case !b.Measured:
+			now, state = "?", "not measured"
+		case !b.BrokenAt.IsZero():
+			state = "broken since " + moment(b.BrokenAt)
+		}
+		rows = append(rows, []string{string(b.Kind), humanize.Percent(b.BoundFraction), now, state})
+	}
+	terminal.Table(out, "", terminal.Columns, rows)
+	for i := range bounds {
+		if bounds[i].Alone {
+			paragraph(out, "", "Advice: "+bounds[i].Advice()+".")
+		}
 	}
 }

@@ -104,6 +104,9 @@ func loopRows(l *status.Loop, c *status.Config) [][]string {
 		rows = append(rows, []string{"evictions", evictionsText(e)})
 	}
 	rows = append(rows, []string{"offer", offerText(&l.Offer)})
+	for i := range l.HostApplications {
+		rows = append(rows, []string{"host", hostText(&l.HostApplications[i])})
+	}
 	if d := &l.Benefit.Day; d.KnownHours > 0 {
 		rows = append(rows, []string{"benefit", fmt.Sprintf("%.1f CPU hours and %.1f GiB hours for batch in the last day, node at %s, %s of what batch asked for granted",
 			d.CPUHours, d.GiBHours, humanize.Percent(d.UtilizationFraction), humanize.Percent(l.Benefit.SatisfactionFraction))})
@@ -198,6 +201,22 @@ func offerText(o *control.Offer) string {
 	text := fmt.Sprintf("%s CPUs and %s for long, %s CPUs and %s for short", humanize.CPUs(o.LongTerm.CPU), humanize.Bytes(o.LongTerm.MemoryBytes), humanize.CPUs(o.ShortTerm.CPU), humanize.Bytes(o.ShortTerm.MemoryBytes))
 	if o.Why != "" {
 		text += ": " + o.Why
+	}
+	return text
+}
+
+func hostText(a *status.HostApplication) string {
+	if a.Problem != "" {
+		return a.Name + " (" + a.Cgroup + ") is not managed: " + a.Problem
+	}
+	bound := ""
+	if a.Quota > 0 {
+		bound = fmt.Sprintf("of at most %s ", humanize.CPUs(a.Quota))
+	}
+	text := fmt.Sprintf("%s uses %s %sCPUs and %s, and is offered %s CPUs and %s", a.Name,
+		humanize.CPUs(a.Used.CPU), bound, humanize.Bytes(a.Used.MemoryBytes), humanize.CPUs(a.Offer.CPU), humanize.Bytes(a.Offer.MemoryBytes))
+	if a.FileProblem != "" {
+		text += "; its file was not written: " + a.FileProblem
 	}
 	return text
 }

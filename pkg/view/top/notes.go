@@ -35,6 +35,14 @@ func (f *frame) notes() []string {
 			note(bad, "DISTURBED", d.Ref+": "+disturbance(d))
 		}
 	}
+	for i := range s.Loop.Disturbed {
+		d := &s.Loop.Disturbed[i]
+		for k := range d.Bounds {
+			if b := &d.Bounds[k]; !b.BrokenAt.IsZero() {
+				note(bad, "BOUND", fmt.Sprintf("%s: waits %s of its time (%s), its bound is %s", d.Ref, humanize.Percent(b.WaitingFraction), b.Kind, humanize.Percent(b.BoundFraction)))
+			}
+		}
+	}
 	for _, a := range s.Loop.Advice {
 		note(title, "ADVICE", a.Object+": "+a.Text)
 	}

@@ -154,6 +154,7 @@ func loop(m *topology.Machine, at time.Time) *status.Loop {
 			Budget: workload.MilliCPU(m.Online.Size() * 250), Used: workload.MilliCPU(m.Online.Size() * 210), Floor: 310},
 		Memory: status.BatchMemory{UsedBytes: 14 << 30, GoalBytes: 16 << 30},
 		Disturbed: []control.Disturbance{{Ref: "data/db-0", Learned: true, Excess: control.Strain{CPUFraction: 0.11, RunDelayFraction: 0.05},
+			Bounds:   []control.Bound{{Kind: control.BoundCPU, BoundFraction: 0.05, WaitingFraction: 0.13, Measured: true, BrokenAt: at}, {Kind: control.BoundIO, BoundFraction: 0.1, WaitingFraction: 0.02, Measured: true}},
 			Suspects: []control.Suspect{{Ref: "batch/report-1", UsageFraction: 0.8}}}},
 		Advice: []control.Advice{
 			{Object: "data/db-0/main", Text: "it is throttled often: raise its CPU limit from 4 to 5"},

@@ -60,7 +60,12 @@ func settings() map[key][]setting {
 		allowKey:    {{value: "throttle,demote,reclaim,evict"}, {value: "none", never: be}},
 		noticeKey:   {{value: "file"}, {value: "none"}},
 		tierKey:     {{value: "free"}, {value: "batch"}, {value: "mid", needs: HighTier}},
-		evictKey:    {{value: "-5"}, {value: "never", never: be}},
+		sloKey: {
+			{value: "{runDelay: 5%}"},
+			{value: "{runDelay: 4.9%}", needs: TightSLO},
+			{value: "{runDelay: 50%, cpuPressure: 1%}", needs: TightSLO},
+			{value: "{memoryPressure: 0.5%, ioPressure: 1%}"}},
+		evictKey: {{value: "-5"}, {value: "never", never: be}},
 	}
 }
 
@@ -68,7 +73,7 @@ func settings() map[key][]setting {
 // feature is authorized. In the namespace "all" two rules authorize all features.
 func nodeRules() Rules {
 	r := rules()
-	r.DefaultPool = "online"
+	r.DefaultPool, r.LeastSLOPercent = "online", 5
 	r.PoolSets = map[string]Set{"critical": given("weight", "200%")}
 	r.RDTClasses = []string{"be", "ls"}
 	r.Classes.BE["rdt-class"] = given("rdt-class", "be")["rdt-class"]

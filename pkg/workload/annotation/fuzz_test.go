@@ -133,7 +133,7 @@ var (
 	someScopes = []string{"", "", "", "/pod", "/container.app", "/container.other", "/x"}
 	someValues = []string{"LSE", "LSR", "LS", "BE", "SYSTEM", "critical", "batch", "1", "2", "3", "4", "8", "99999999999999999999", "0-1", "0-3", "0-8191", "0,2", "single", "prefer",
 		"full-core", "one-per-core", "any", "pack", "spread", "device", "0000:3b:00.0", "local", "core", "node", "db", "", " ", "\xff\x00", "{}",
-		"off", "auto", "100%", "-1", "memory-qos", "evict", "none", "never", "be", "mid", "free", "{minPercent: 100, priority: 12}", "{wmarkMinAdj: -25}", "{swap: never}", "{swap: unlimited}", `{app: {cpu: "64", memory: 1Ti}}`, "{weight: 200}", `{weight: 50, devices: {"8:0": {weight: 101, readBPS: 1Mi}}}`}
+		"off", "auto", "100%", "-1", "memory-qos", "evict", "none", "never", "be", "mid", "free", "{minPercent: 100, priority: 12}", "{wmarkMinAdj: -25}", "{swap: never}", "{swap: unlimited}", "{runDelay: 5%, ioPressure: 0.5%}", `{app: {cpu: "64", memory: 1Ti}}`, "{weight: 200}", `{weight: 50, devices: {"8:0": {weight: 101, readBPS: 1Mi}}}`}
 	someDialect = []string{
 		koordSpec, `{"preferredCPUBindPolicy":"FullPCPUs"}`, koordSpec, `{"requiredCPUBindPolicy":"FullPCPUs","preferredCPUExclusivePolicy":"NUMANodeLevel"}`,
 		koordStatus, `{"cpuset":"0-3"}`, koordStatus, `{"cpuset":"0-999999999","numaNodeResources":[{"node":99999}]}`, koordStatus, `{"numaNodeResources":[{"node":1}]}`, koordStatus, `[`,

@@ -94,6 +94,14 @@ func (r *reader) allowMore(requested *workload.Request, a *candidate) error {
 		if requested.Tier.Value > most && !r.facts.Granted.Mid {
 			return r.more(HighTier, a, fmt.Sprintf("is above the %s that this node gives to pods without mid resources", most))
 		}
+	case sloKey:
+		least := float64(r.rules.LeastSLOPercent) / 100
+		if g := r.given(a.key); g != nil && g.SLO.OnCPU() > 0 {
+			least = min(least, g.SLO.OnCPU())
+		}
+		if tightest := requested.SLO.OnCPU(); tightest > 0 && tightest < least {
+			return r.more(TightSLO, a, fmt.Sprintf("has a bound of %s on waiting for CPUs, and this node gives up batch work for bounds of %s or more", percent(tightest), percent(least)))
+		}
 	case oomScoreKey:
 		if requested.OOMScore.Value < r.container.OOMScoreAdj {
 			return r.more(OOMScore, a, fmt.Sprintf("is below the kubelet's %d", r.container.OOMScoreAdj))

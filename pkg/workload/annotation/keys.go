@@ -48,6 +48,7 @@ const (
 	evictKey
 	tierKey
 	noticeKey
+	sloKey
 	grantKey // is read as batchKey
 
 	weightKey
@@ -63,7 +64,7 @@ const (
 
 var keyNames = [...]string{
 	"class", "pool", "cpus", "cpuset", "numa", "smt", "l3", "near", "memory-nodes", "exclusive", "exclusive-group",
-	"cpu-burst", "cpu-identity", "core-sched", "memory-qos", "rdt-class", "io", "required", "allow", "evict", "tier", "notice", "grant",
+	"cpu-burst", "cpu-identity", "core-sched", "memory-qos", "rdt-class", "io", "required", "allow", "evict", "tier", "notice", "slo", "grant",
 	"weight", "oom-score", "net-class",
 	"batch-resources",
 }
@@ -93,6 +94,8 @@ func (k key) appliesTo(class workload.Class) bool {
 		return class == workload.LS || class == workload.BE
 	case tierKey, noticeKey, grantKey:
 		return class == workload.BE
+	case sloKey:
+		return class == workload.LS || class.Pinned()
 	case cpuBurstKey: // LSE and LSR have no quota
 		return class == workload.LS
 	case cpusKey, cpusetKey, numaKey, smtKey, l3Key, nearKey, exclusiveKey, exclusiveGroupKey:

@@ -36,12 +36,13 @@ type Rules struct {
 	Dialects  Dialects         `yaml:"dialects"`
 	Classes   Classes          `yaml:"classes"`
 
-	Pools       []string       `yaml:"-"` // the names that the pool key may take, the last the batch pool's
-	DefaultPool string         `yaml:"-"` // of LS containers that name none
-	PoolSets    map[string]Set `yaml:"-"` // what pools give, by name
-	NeverEvict  []string       `yaml:"-"` // globs of namespaces whose pods are never evicted
-	RDTClasses  []string       `yaml:"-"` // the names that the rdt-class key may take
-	RDTPerPod   bool           `yaml:"-"` // pods may have a share of the cache of their own
+	Pools           []string       `yaml:"-"` // the names that the pool key may take, the last the batch pool's
+	DefaultPool     string         `yaml:"-"` // of LS containers that name none
+	PoolSets        map[string]Set `yaml:"-"` // what pools give, by name
+	NeverEvict      []string       `yaml:"-"` // globs of namespaces whose pods are never evicted
+	LeastSLOPercent int            `yaml:"-"` // lowest bound of slo on waiting for CPUs that needs no authorization
+	RDTClasses      []string       `yaml:"-"` // the names that the rdt-class key may take
+	RDTPerPod       bool           `yaml:"-"` // pods may have a share of the cache of their own
 }
 
 // defaultPool is the pool of containers that name none; "" where it is not known.
@@ -191,12 +192,13 @@ const (
 	OtherRDT      Feature = "rdt"           // another share of cache and bandwidth than the RDT class that the config gives
 	IOWeight      Feature = "ioWeight"      // io weight above 100, or io beyond what the config gives
 	HighTier      Feature = "tier"          // tier mid, where the pod was granted no mid resources and the config gives it none
+	TightSLO      Feature = "slo"           // a bound of slo on waiting for CPUs below control.slo.leastPercent, where the config gives none as low
 	OOMScore      Feature = "oomScore"      // to be killed, or its memory taken, later than the kubelet and the config give
 )
 
 // Features lists the features.
 func Features() []string {
-	return []string{string(SystemClass), string(RoundUpCPUs), string(ExclusiveNUMA), string(OtherPool), string(HighIdentity), string(OtherRDT), string(IOWeight), string(HighTier), string(OOMScore)}
+	return []string{string(SystemClass), string(RoundUpCPUs), string(ExclusiveNUMA), string(OtherPool), string(HighIdentity), string(OtherRDT), string(IOWeight), string(HighTier), string(TightSLO), string(OOMScore)}
 }
 
 // UnmarshalText reads a feature's name.

@@ -44,6 +44,8 @@ func setTuning(t *workload.Tuning, k key, value string) (err error) {
 		t.Tier = workload.Some(tier)
 	case noticeKey:
 		t.Notice, err = choose(value, choice[bool]{"file", true}, choice[bool]{"none", false})
+	case sloKey:
+		t.SLO, err = parseSLO(value)
 	case weightKey:
 		if t.Weight, err = parsePercent(value, maxBurst); err != nil {
 			err = fmt.Errorf("must be a share of the weight that the kubelet gives, 1%% to %d%%", maxBurst)
@@ -81,6 +83,8 @@ func (k key) fillTuning(to, from *workload.Tuning) {
 		to.Tier = from.Tier
 	case noticeKey:
 		to.Notice = from.Notice
+	case sloKey:
+		to.SLO = from.SLO
 	case weightKey:
 		to.Weight = from.Weight
 	case oomScoreKey:

@@ -41,6 +41,7 @@ func spell(t *workload.Tuning) string {
 	add(t.Evict.Never, "evict=never")
 	add(t.Evict.Order.Set, "evict=%d", t.Evict.Order.Value)
 	add(t.Tier.Set, "tier=%s", t.Tier.Value)
+	add(t.SLO != workload.SLO{}, "slo=%v", t.SLO)
 	return strings.Join(out, " ")
 }
 

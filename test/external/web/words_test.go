@@ -38,6 +38,7 @@ func testWords(t *testing.T, browser context.Context) {
 		for i := range s.Containers {
 			s.Containers[i].Usage.CPU.ThrottledFraction, s.Containers[i].Warnings = 0, nil
 		}
+		s.Loop.Batch.BoundsPercent, s.Loop.Batch.BoundsWhy = 49, "shop/web waits too long"
 		c := &s.Containers[0]
 		c.Class, c.Drift, c.Controlled, c.Usage.CPU.ThrottledFraction, c.Usage.CPU.LoopLimit = workload.LSR, 1, false, 0.5, 3000
 		c.Usage.Memory.OOMKills, c.Lacks, c.Warnings = 1, []status.Lack{{Key: "a", Text: "b"}}, []string{"c"}
@@ -57,7 +58,7 @@ func testWords(t *testing.T, browser context.Context) {
 		"3 CPUs, 1.77 in use", "4 containers request 3.75 CPUs", "CPUs are 43 % of those requested (RCF, requested-CPU fraction)",
 		"Aims at a load of 45 to 60 % (band)", "Should have 7 CPUs", "Short of 2 CPUs", "A task waits for CPU 1 % of the time",
 	}, "\n"))
-	p.want(`document.querySelector('#batch-state').textContent`, "Batch work is open: it may use what services leave.")
+	p.want(`document.querySelector('#batch-state').textContent`, "Batch work is open: it may use what services leave; bounds of services leave it 49 % of its CPU budget: shop/web waits too long.")
 
 	p.eval(cell("BE")+`.parentElement.querySelector('button').click()`, nil)
 	p.until(`!document.querySelector('#details').hidden`)

@@ -87,6 +87,7 @@ export function showLevels(snapshot) {
   if (batch.keptPercent) words[0] += ` to ${batch.keptPercent} %`;
   if (Object.hasOwn(batchStates, batch.state)) words[0] += `: ${batchStates[batch.state]}`;
   if (batch.why) words.push(`the reason: ${plain(batch.why)}`);
+  if (batch.boundsPercent) words.push(`bounds of services leave it ${batch.boundsPercent} % of its CPU budget: ${plain(batch.boundsWhy)}`);
   if (batch.nextChangeAt) words.push(`this changes at ${stamp(Date.parse(batch.nextChangeAt), snapshot.at)}`);
   if (loop.refusal?.newBatch) words.push(`new batch pods are refused: ${plain(loop.refusal.why)}`);
   if (loop.problem) words.push(`the control loop does not run: ${plain(loop.problem)}`);

@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
+)
+
+const normalized = "cpuNormalization: {ratio: 1.2}\n"
+
+func (h *loopNode) expectQuotas(when string, container, pod float64) {
+	h.t.Helper()
+	for dir, want := range map[string]float64{"/kubepods/pod-web/a": container, "/kubepods/pod-web": pod} {
+		if got := h.quotaOf(dir); got < want-0.00002 || got > want+0.00002 {
+			h.t.Errorf("%s: %s has %v CPUs, want %v", when, dir, got, want)
+		}
+	}
+}
+
+// TestNormalization checks that CPU limits of services are divided from the start, over restarts and
+// resizes in both directions, by another ratio, and given back.
+func TestNormalization(t *testing.T) {
+	onLoops(t, knobSetup{config: normalized}, func(t *testing.T, h *loopNode) {
+		web := ask{name: "web/a", milli: 1000, annotations: map[string]string{"class.sluice.dev": "LS"}}
+		h.run(web, ask{name: "plain/c", milli: 1500}, batch("job/c"), granted("big/c"),
+			ask{name: "pin/c", milli: 1000, annotations: map[string]string{"class.sluice.dev": "LSR"}})
+		h.expectQuotas("at the start", 0.83334, 0.83334)
+		h.expectQuota("/kubepods/pod-plain", 1.25)
+		h.expectQuota(bestBox+"/pod-big/c", 2)
+		h.pass()
+		h.restart(h.text)
+		h.pass()
+		h.expectQuotas("after a restart", 0.83334, 0.83334)
+
+		milli := 1000
+		for _, to := range []int{2400, 900, 880, 3000, 100} {
+			h.resize("web/a", milli, to)
+			milli = to
+			h.sleep(podsettings.ResizeTime + time.Second)
+			h.pass()
+			want := float64((milli*100*100+119)/120) / 100_000
+			h.expectQuotas("after a resize", want, want)
+		}
+		h.announce("web/a", 600) // it fails
+		h.sleep(podsettings.ResizeTime + time.Second)
+		h.pass()
+		h.expectQuotas("after a resize that failed", 0.08334, 0.08334)
+		h.specs["web/a"].Resources.Quota = 10_000
+
+		if err := h.reload("cpuNormalization: {ratio: 2}\n"); err != nil {
+			t.Fatal(err)
+		}
+		h.expectQuotas("by another ratio", 0.05, 0.05)
+		if err := h.reload(""); err != nil {
+			t.Fatal(err)
+		}
+		h.expectQuotas("without a ratio", 0.1, 0.1)
+		h.expectQuota("/kubepods/pod-plain", 1.5)
+		if err := h.reload(normalized); err != nil {
+			t.Fatal(err)
+		}
+		h.expectQuotas("again", 0.08334, 0.08334)
+		if len(h.spy.refused) > 0 {
+			t.Error(h.spy.refused)
+		}
+		h.stop()
+		h.giveBackNow()
+		h.expectQuotas("given back", 0.1, 0.1)
+		h.launch(h.text)
+	})
+}
+
+// TestNormalizationAndBurst checks that the loop raises the divided limit, to a multiple of it.
+func TestNormalizationAndBurst(t *testing.T) {
+	onBothLoops(t, knobSetup{config: normalized + "control: {mode: on}\n"}, func(t *testing.T, h *loopNode) {
+		h.run(ask{name: "web/a", milli: 1000, annotations: map[string]string{"class.sluice.dev": "LS", "cpu-burst.sluice.dev": "auto"}})
+		h.uses["web/a"], h.throttled["web/a"] = 0.8, true
+		h.steps(time.Minute)
+		if got := h.quotaOf("/kubepods/pod-web/a"); got < 2.4 || got > 2.51 {
+			t.Errorf("it is raised to %v CPUs, want three times 0.83", got)
+		}
+		h.throttled["web/a"] = false
+		h.uses["web/a"] = 0.1
+		h.steps(5 * time.Minute)
+		h.expectQuotas("calm again", 0.83334, 0.83334)
+	})
+}
+
+// TestNormalizationPreview checks that nothing is written in preview.
+func TestNormalizationPreview(t *testing.T) {
+	onBothLoops(t, knobSetup{config: "mode: preview\n" + normalized}, func(_ *testing.T, h *loopNode) {
+		h.run(ask{name: "web/a", milli: 1000, annotations: map[string]string{"class.sluice.dev": "LS"}})
+		h.pass()
+		h.expectQuotas("in preview", 1, 1)
+	})
+}

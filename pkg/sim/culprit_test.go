@@ -1,0 +1,109 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+)
+
+// culpritRun is the outcome of the scenario culprit.
+type culpritRun struct {
+	*report
+	start                   time.Time
+	squeezed, confirmed     time.Duration // since the culprit's begin; 0 for never
+	late, lateAfter         float64       // share of the services' time, while the culprit is busy, and from its confirmation on
+	others, culprit         float64       // CPU seconds that the nine and the culprit did
+	lateSteps, steps        int
+	lateStepsAfter, stepsIn int
+}
+
+const (
+	culpritBegin = 5 * time.Minute
+	culpritEnd   = 20 * time.Minute
+)
+
+// Record notes when the culprit was squeezed and confirmed for the first time.
+func (r *culpritRun) Record(now time.Time, mode control.Mode, d *control.Decision) {
+	since := now.Sub(r.start) - culpritBegin
+	switch {
+	case d.Controller == "culprit" && d.Object != "sim/scan":
+		r.squeezed = -1 // somebody else is suspected
+	case d.Controller == "culprit" && d.Action == "squeeze" && r.squeezed == 0:
+		r.squeezed = since
+	case d.Controller == "culprit" && d.Action == "confirm" && r.confirmed == 0:
+		r.confirmed = since
+	}
+	r.report.Record(now, mode, d)
+}
+
+func runCulprit(t *testing.T, mode control.Mode, threshold int) *culpritRun {
+	t.Helper()
+	text, err := Text("culprit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := parsed(t, string(text))
+	s.Config.Control.Culprit.Mode = mode
+	s.Config.Control.Batch.ThresholdPercent = threshold
+	sim, err := prepare(s, trial{policy: Suppression, vary: 1, tight: 1, budget: always})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &culpritRun{report: &sim.report, start: time.Time(s.Start)}
+	sim.options.Audit = r
+	sim.kubelet.setUp()
+	err = sim.manage()
+	defer sim.leave()
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := sim.node.step
+	for now := time.Duration(0); now < s.Duration; now += step {
+		sim.steer(now+step, sim.advance(now))
+		for _, c := range sim.node.containers {
+			switch {
+			case c.isService() && now >= culpritBegin && now < culpritEnd:
+				late := 0
+				if c.p99 > c.Service.SLO.Seconds() {
+					late = 1
+				}
+				r.steps, r.lateSteps = r.steps+1, r.lateSteps+late
+				if r.confirmed > 0 {
+					r.stepsIn, r.lateStepsAfter = r.stepsIn+1, r.lateStepsAfter+late
+				}
+			case strings.HasPrefix(c.ref, "sim/scan"):
+				r.culprit += c.done
+			case strings.HasPrefix(c.ref, "sim/job"):
+				r.others += c.done
+			}
+		}
+	}
+	r.late, r.lateAfter = ratio(float64(r.lateSteps), float64(r.steps)), ratio(float64(r.lateStepsAfter), float64(r.stepsIn))
+	return r
+}
+
+// TestCulpritAmongTen checks on the scenario that one culprit among ten batch pods is found within
+// seconds, that services are then on time again, and that the nine others lose nothing. The log has
+// the numbers of docs/simulation.md.
+func TestCulpritAmongTen(t *testing.T) {
+	t.Parallel()
+	without, with, all := runCulprit(t, control.Off, 95), runCulprit(t, control.On, 95), runCulprit(t, control.Off, 65)
+	for name, r := range map[string]*culpritRun{"without": without, "with": with, "all squeezed": all} {
+		t.Logf("%s: squeezed after %v, confirmed after %v; services late %.2f %%, %.2f %% after the confirmation; the culprit did %.0f CPU seconds, the nine %.0f",
+			name, r.squeezed, r.confirmed, 100*r.late, 100*r.lateAfter, r.culprit, r.others)
+	}
+	if without.late < 0.9 || without.squeezed != 0 {
+		t.Errorf("without the controller services are late for %.3f of the time, squeezed after %v: the scenario shows nothing", without.late, without.squeezed)
+	}
+	if with.squeezed <= 0 || with.squeezed > 13*time.Second || with.confirmed > 30*time.Second {
+		t.Errorf("squeezed after %v, confirmed after %v", with.squeezed, with.confirmed)
+	}
+	if with.late > 0.04 || with.lateAfter > 0.02 {
+		t.Errorf("services are late for %.3f of the time, and for %.3f after the culprit was found", with.late, with.lateAfter)
+	}
+	if with.others < 0.999*without.others {
+		t.Errorf("the nine others do %.1f CPU seconds, and %.1f without the controller", with.others, without.others)
+	}
+}
