@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// testCulprit runs a service beside ten batch pods, of which one wants all CPUs. It alone must get less
-// CPU, so that the service waits less, and the nine others lose nothing.
+// testCulprit runs a service beside ten batch pods that nothing else bounds. One wants all CPUs: it
+// alone must get less, so that the service waits less, and the nine others lose nothing.
 func testCulprit(t *testing.T, rt *runtime.Runtime) {
-	s := loopSluice(t, rt, "control: {mode: on, slo: {mode: off}, batch: {by: quota, thresholdPercent: 100, growPercent: 100, floorCPUs: 1}}\nclasses: {BE: {cpu-identity: 0}}")
+	s := loopSluice(t, rt, "control: {mode: on, slo: {mode: off}, batch: {mode: off, floorCPUs: 1}}\nclasses: {BE: {cpu-identity: 0}}")
 	batch := func(name, does string, request workload.MilliCPU) *runtime.Container {
 		spec := classed(name, "BE", runtime.Resources{CPURequest: request})
 		spec.Containers[0].Args = []string{"first", does}
@@ -21,7 +21,7 @@ func testCulprit(t *testing.T, rt *runtime.Runtime) {
 	}
 	web := classed("web", "LS", runtime.Resources{CPURequest: 500})
 	web.Annotations["slo.sluice.dev"] = "{runDelay: 20%}"
-	web.Containers[0].Args = []string{"first", "burn=2"}
+	web.Containers[0].Args = []string{"first", "burn"}
 	run(t, rt, web)
 	var others []*runtime.Container
 	for i := range 9 {
