@@ -31,3 +31,16 @@ func (may Authority) Acts(own control.Mode) bool { return may.Of(own) == control
 // Heeds reports whether a controller does what another one asks for. A controller that acts
 // ignores one that is in preview.
 func (may Authority) Heeds(own, asking control.Mode) bool { return may.Acts(asking) || !may.Acts(own) }
+
+// BoundsMode returns the mode in force of bounds on waiting. They can't act if nothing divides CPU
+// between services and batch work: pools if those have CPUs of their own, and batch otherwise.
+func (may Authority) BoundsMode(cfg *control.Config, exclusivePools bool) control.Mode {
+	divides := cfg.Batch.Mode
+	if exclusivePools {
+		divides = cfg.Pools.Mode
+	}
+	if mode := may.Of(cfg.SLO.Mode); mode != control.On || may.Acts(divides) {
+		return mode
+	}
+	return control.Preview
+}

@@ -124,7 +124,7 @@ func (c *Controllers) stepCulprit(v *NodeView, in *Inputs, want CPUDesired, d *D
 // stepBounds decides which part of its budget batch work keeps in the next step.
 func (c *Controllers) stepBounds(v *NodeView, in *Inputs, d *Desired) {
 	v.Share = control.BatchShare{}
-	mode := in.SLO.Mode
+	mode := in.BoundsMode(in.Config, v.rules.ExclusivePools)
 	if !in.Decides(mode) {
 		return
 	}

@@ -22,7 +22,7 @@ const (
 // Bounds lowers the CPU budget of all batch work while a service waits for CPUs longer than its
 // bound (slo.sluice.dev), and lets it rise while all services keep their bounds. A bound that the
 // service can't keep alone costs batch work only what batch work adds to the waiting. A single
-// culprit comes first: while one is being tried, the budget does not fall.
+// culprit comes first: while one is suspected or tried, the budget does not fall.
 type Bounds struct {
 	interval time.Duration
 	watch    stopwatch
@@ -86,7 +86,8 @@ func (b *Bounds) Step(v *View, disturbed []Disturbance, acts, hold bool) (BatchS
 		b.said = false
 		if b.calm += passed; b.share < 100 && b.calm >= boundRiseTime {
 			b.calm = 0
-			decisions = append(decisions, b.to(min(b.share+boundRise, 100), "grow", "all services wait less than "+inPercent(boundMargin)+" of what they can bear", acts, nil))
+			b.why = "all services keep their bounds with a margin, and it gets its budget back step by step"
+			decisions = append(decisions, b.to(min(b.share+boundRise, 100), "grow", b.why, acts, nil))
 		}
 	}
 	if b.share == 100 {
@@ -115,7 +116,7 @@ type boundsState struct {
 	broken *Bound // the one that is broken most by others; nil if all are kept
 	ref    string // its pod
 	tight  bool   // some bound is nearly broken
-	blind  bool   // some waiting is not known
+	blind  bool   // some waiting is not known any more
 }
 
 // worst looks at the bounds on waiting for CPUs. A pod that its own limit throttles waits for
@@ -133,17 +134,18 @@ func (b *Bounds) worst(disturbed []Disturbance) (s boundsState) {
 			if _, kind := strainName(bound.part); kind != ofCPU {
 				continue
 			}
+			if !bound.Measured { // a kernel without PSI never measures some
+				s.blind = s.blind || bound.lost
+				continue
+			}
 			ratio := bound.WaitingFraction / bound.tolerated
 			if ratio > nearest {
 				nearest, b.closely = ratio, d.UID
 			}
-			switch {
-			case !bound.Measured:
-				s.blind = s.blind || bound.met // a kernel without PSI will never measure some
-			case ratio > most && b.breaks(bound, &d.Latest[bound.part]):
+			if ratio > most && b.breaks(bound, &d.Latest[bound.part]) {
 				most, s.broken, s.ref = ratio, bound, d.Ref
 			}
-			s.tight = s.tight || ratio > boundMargin
+			s.tight = s.tight || bound.WaitingFraction > bound.ample
 		}
 	}
 	return s
@@ -155,7 +157,8 @@ func (b *Bounds) breaks(bound *Bound, latest *Reading) bool {
 	return latest.value > bound.tolerated && !latest.from.Before(b.cutAt)
 }
 
-// advise reports bounds that pods break without batch work.
+// advise reports bounds that pods break without batch work, and bounds that can't be kept because
+// nothing is measured.
 func (b *Bounds) advise(disturbed []Disturbance) (decisions []Decision) {
 	b.advised.begin()
 	for i := range disturbed {
@@ -166,13 +169,20 @@ func (b *Bounds) advise(disturbed []Disturbance) (decisions []Decision) {
 		said := b.advised.at(d.UID)
 		for k := range d.Bounds {
 			bound := &d.Bounds[k]
-			if bound.Alone && !said[bound.part] {
+			advice := ""
+			switch {
+			case bound.Alone && !said[bound.part]:
+				advice = bound.Advice()
+			case bound.forgotten && !said[bound.part]:
+				advice = fmt.Sprintf("its bound of %s (%s) is not kept, because its waiting has not been measured for %s; more than 512 threads are not, and cpuPressure can be bounded in place of runDelay",
+					inPercent(bound.BoundFraction), bound.Kind, lostTime)
+			}
+			if said[bound.part] = bound.Alone || bound.forgotten; advice != "" {
 				decisions = append(decisions, Decision{
-					Controller: "slo", Object: d.Ref, Action: "advise", Why: bound.Advice(),
+					Controller: "slo", Object: d.Ref, Action: "advise", Why: advice,
 					Facts: []Fact{{"waiting_ratio", bound.WaitingFraction}, {"bound_ratio", bound.BoundFraction}},
 				})
 			}
-			said[bound.part] = bound.Alone
 		}
 	}
 	b.advised.end()

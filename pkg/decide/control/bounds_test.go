@@ -119,6 +119,39 @@ func TestBoundMeasuredSlowly(t *testing.T) {
 	}
 }
 
+// A pod that waits for itself does not hold batch work down: its share returns once it is clear that
+// batch work is not the cause.
+func TestBoundNotKeptAlone(t *testing.T) {
+	t.Parallel()
+	for name, at := range map[string]func(second int) float64{
+		"from the beginning": func(int) float64 { return 0.3 },
+		"just below":         func(int) float64 { return 0.09 },
+		"later":              func(second int) float64 { return map[bool]float64{true: 0.3, false: 0.02}[second > 200] },
+	} {
+		second := 0
+		b := newBorne(workload.SLO{RunDelay: 0.1}, func(workload.MilliCPU) float64 { second++; return at(second) })
+		b.runs(60, 16000)
+		b.runs(60, 400)
+		if b.runs(900, 400); b.share.Percent < 100 {
+			t.Errorf("%s: the share is %d %%: %s", name, b.share.Percent, b.share.Why)
+		}
+	}
+}
+
+// The clock is set back by an hour: the mean does not become absurd.
+func TestBoundClockSetBack(t *testing.T) {
+	t.Parallel()
+	b := newBorne(workload.SLO{RunDelay: 0.2}, func(workload.MilliCPU) float64 { return 0.1 })
+	b.runs(60, 16000)
+	b.Now = b.Now.Add(-time.Hour)
+	for range 60 {
+		b.runs(1, 16000)
+		if mean := b.disturbed[0].Bounds[0].WaitingFraction; mean < 0 || mean > 0.2 {
+			t.Fatalf("it waits %v of its time", mean)
+		}
+	}
+}
+
 // A bound that is kept, or that only a short peak breaks, costs nothing.
 func TestBoundKept(t *testing.T) {
 	t.Parallel()
@@ -169,8 +202,15 @@ func TestBoundHolds(t *testing.T) {
 	b.runs(60, 16000)
 	was := b.share.Percent
 	b.unread = true
-	if b.runs(600, 0); b.share.Percent > was {
+	if b.runs(240, 0); b.share.Percent > was {
 		t.Errorf("unread: the share rose from %d to %d %%", was, b.share.Percent)
+	}
+	said := len(b.decisions)
+	if b.runs(360, 0); b.share.Percent != 100 {
+		t.Errorf("unread for ten minutes: the share is %d %%", b.share.Percent)
+	}
+	if d := b.decisions[said]; d.Action != "advise" || !strings.Contains(d.Why, "not been measured for 5m0s") {
+		t.Errorf("unread for ten minutes: %+v", d)
 	}
 	for name, change := range map[string]func(*borne){
 		"a culprit is tried": func(b *borne) { b.hold = true },

@@ -40,8 +40,10 @@ type Culprit struct {
 	pods     perID[accused] // by UID of BE pods
 	growth   perID[growth]  // by ID of BE containers
 	suspicion
-	trying  bool   // one pod is being tried
-	closely string // UID of the LS pod of which Closely speaks
+	suspected time.Duration // for which there has been a suspicion, of one pod or another
+	trying    bool          // one pod is being tried
+	nearly    bool          // a trial may begin in a moment
+	closely   string        // UID of the LS pod of which Closely speaks
 
 	uses      []batchPodUse
 	limits    []PodLimit
@@ -61,14 +63,14 @@ type accused struct {
 	trouble
 	limit, from workload.MilliCPU // its limit now, and its usage before the first cut
 	good        workload.MilliCPU // the highest limit with which the service does not wait; 0 if none is known
-	cutAt       time.Time
-	passed      time.Duration // since the last cut, the last step back, or the begin of the phase
-	waited      time.Duration // for which the service has been waiting in a row while the pod is held or eased
-	seen        readings      // measured since the last cut
-	spared      time.Duration // for which it is not suspected
-	denied      int           // trials in a row that did not help, at most mostDoubled
-	again       int           // times that the service waited again on the pod's way back, at most mostDoubled
-	paused      bool          // it has no limit at the moment, because it can't be limited
+	cutAt       time.Time         // when its limit last changed
+	passed      time.Duration     // since the last cut, the last step back, or the begin of the phase
+	waited      time.Duration     // for which the service has been waiting in a row while the pod is held or eased
+	seen        readings          // measured since the last cut
+	spared      time.Duration     // for which it is not suspected
+	denied      int               // trials in a row that did not help, at most mostDoubled
+	again       int               // times that the service waited again on the pod's way back, at most mostDoubled
+	paused      bool              // it has no limit at the moment, because it can't be limited
 	pausedFor   time.Duration
 	why         string
 }
@@ -118,8 +120,9 @@ func NewCulprit(batch BatchConfig, interval time.Duration) *Culprit {
 // and then; "" for none.
 func (c *Culprit) Closely() string { return c.closely }
 
-// Trying reports whether a suspect is being tried, so that nothing else must change meanwhile.
-func (c *Culprit) Trying() bool { return c.trying }
+// Trying reports whether a suspect is being tried or will be in a moment, so that nothing else must
+// change meanwhile.
+func (c *Culprit) Trying() bool { return c.trying || c.nearly }
 
 // Step returns the limits of the BE pods that make services wait. If acts is false, nothing is
 // limited and nothing can be concluded, and Step only says whom it would limit. The function can
@@ -144,14 +147,18 @@ func (c *Culprit) Step(v *View, disturbed []Disturbance, acts bool, can func(pod
 		}
 	}
 	if trying || c.trying || v.Batch.Squeeze || v.Share.limits() {
-		c.suspicion = suspicion{}
+		c.suspicion, c.suspected = suspicion{}, 0
 	} else {
 		c.suspect(v, disturbed, passed, acts, can)
+		if c.suspected += passed; c.pod == "" {
+			c.suspected = 0
+		}
 	}
+	c.nearly = acts && (c.pod != "" && c.suspected < observeTime || c.waitsAgain(v))
 	for i := range v.Pods {
 		if a := c.pods.find(v.Pods[i].UID); a != nil && a.phase != culpritFree && !a.paused {
 			c.limits = append(c.limits, PodLimit{i, a.limit, a.why})
-			if c.closely == "" || a.phase == culpritTried {
+			if c.closely == "" || a.phase == culpritTried || a.waited > 0 && !c.trying {
 				c.closely = a.victim
 			}
 		}
@@ -212,9 +219,9 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 		switch {
 		case a.waited >= holdTime:
 			c.deny(p, a, fmt.Sprintf("%s has been waiting again for %s, although this pod has little CPU", a.ref, holdTime))
-		case a.passed >= holdTime<<a.again && a.waited == 0:
+		case a.passed >= holdTime<<a.again && c.bears(v, a, r):
 			a.phase = culpritEasing
-			c.ease(p, a)
+			c.ease(v, p, a)
 		}
 	case culpritEasing:
 		switch {
@@ -225,11 +232,27 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 			}
 			a.before = r.above
 			c.limit(v, p, a, a.good, fmt.Sprintf("%s waits again (%s) since this pod has more than %s CPUs", a.ref, inPercent(r.above), inCPUs(a.good)))
-		case a.passed >= easeTime && a.waited == 0:
-			c.ease(p, a)
+		case a.passed >= easeTime && c.bears(v, a, r):
+			c.ease(v, p, a)
 		}
 	case culpritFree:
 	}
+}
+
+// bears reports whether the service is known to bear what a pod has got: that was measured since, if
+// only now and then.
+func (c *Culprit) bears(v *View, a *accused, r *Reading) bool {
+	return r.above < cmp.Or(a.bears, Suffers) && knownSlowly(v.Now, r.at, c.interval) && r.at.After(a.cutAt)
+}
+
+// waitsAgain reports whether a service waits while a culprit is on its way back.
+func (c *Culprit) waitsAgain(v *View) bool {
+	for i := range v.Pods {
+		if a := c.pods.find(v.Pods[i].UID); a != nil && a.phase == culpritEasing && a.waited > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // try lowers the limit further, or ends the trial.
@@ -271,8 +294,8 @@ func (c *Culprit) limit(v *View, p *Pod, a *accused, to workload.MilliCPU, why s
 }
 
 // ease gives the pod some CPU back, and in the end all.
-func (c *Culprit) ease(p *Pod, a *accused) {
-	a.passed, a.good = 0, a.limit
+func (c *Culprit) ease(v *View, p *Pod, a *accused) {
+	a.passed, a.good, a.cutAt = 0, a.limit, v.Now
 	next := max(a.limit+1, perCent(a.limit, easePercent))
 	if a.limit >= a.from { // which was observed for easeTime
 		c.free(p, a, "restore", a.ref+" does not wait any more", a.denied)

@@ -76,7 +76,7 @@ func (c *Culprit) suspect(v *View, disturbed []Disturbance, passed time.Duration
 		*a = accused{spared: unsuspectTime}
 		return
 	}
-	a.phase = culpritTried
+	a.phase, c.trying = culpritTried, true
 	c.limit(v, p, a, to, why)
 }
 

@@ -317,6 +317,49 @@ func TestCulpritPaused(t *testing.T) {
 	c.expect(t, "3 squeeze ns/hog 8 CPUs", "19 confirm ns/hog 8 CPUs", "34 restore ns/hog no limit")
 }
 
+// From the first suspicion on, nothing else acts, but not for longer than a suspicion that never becomes
+// a trial deserves.
+func TestSuspicionComesFirst(t *testing.T) {
+	t.Parallel()
+	c := newCourt()
+	c.waitsFor("hog", 8000)
+	for second := range 4 {
+		if c.step(); !c.c.Trying() {
+			t.Errorf("after %d s nobody is tried or will be", second+1)
+		}
+	}
+	c = newCourt()
+	c.hurt = func() float64 { return 0.3 }
+	held := 0
+	for second := range 60 { // each second, another pod is the largest
+		c.wants["hog"], c.wants["job0"] = workload.MilliCPU(16000*(second%2)+1), workload.MilliCPU(16000*((second+1)%2)+1)
+		if c.step(); c.c.Trying() {
+			held++
+		}
+	}
+	if len(c.log) > 0 || held > 6 {
+		t.Errorf("held for %d of 60 s: %v", held, c.log)
+	}
+}
+
+// A culprit whose service is not measured keeps its limit.
+func TestCulpritUnseen(t *testing.T) {
+	t.Parallel()
+	c := newCourt()
+	c.waitsFor("hog", 8000)
+	c.steps(20)
+	limit := c.limits["hog"]
+	c.unread = true
+	c.steps(300)
+	if got := c.limits["hog"]; limit == 0 || got != limit {
+		t.Errorf("its limit was %d and is %d: %v", limit, got, c.log)
+	}
+	c.unread, c.slow, c.hurt = false, true, func() float64 { return 0.02 }
+	if c.steps(300); len(c.limits) > 0 {
+		t.Errorf("it still has %d: %v", c.limits["hog"], c.log)
+	}
+}
+
 // TestOneTrialAtATime checks that of two pods which hurt only one is tried, and the other after
 // it.
 func TestOneTrialAtATime(t *testing.T) {

@@ -70,7 +70,8 @@ const Suffers = 0.10
 // path's delay from the lowest round-trip time. That value decays upwards, so that an old one
 // is forgotten.
 const (
-	lightPercent   = 2 // CPU of the node in percent, below which BE load is light
+	lightPercent   = 2           // CPU of the node in percent, below which BE load is light
+	leastShareTime = time.Minute // after which BE load is light with the least share that bounds leave it
 	learnTime      = 30 * time.Second
 	learnQuantile  = 0.9
 	learnPerSecond = 0.01
@@ -90,6 +91,7 @@ type Interference struct {
 	pods      perID[suffering]
 	disturbed []Disturbance
 	users     [hintKinds]users
+	least     time.Duration // for which bounds have left batch work no more than they can
 }
 
 type suffering struct {
@@ -111,7 +113,10 @@ func NewInterference(interval time.Duration) *Interference {
 func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 	passed := f.watch.lap(v.Now, f.interval)
 	used, sure := f.batch(v)
-	light := used*100 <= v.Allocatable*lightPercent
+	if f.least += passed; v.Share.Percent != boundLeast {
+		f.least = 0
+	}
+	light := used*100 <= v.Allocatable*lightPercent || f.least >= leastShareTime
 	f.pods.begin()
 	f.disturbed = f.disturbed[:0]
 	var decisions []Decision

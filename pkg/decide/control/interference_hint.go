@@ -58,8 +58,8 @@ func (u *users) share() {
 
 func (u *users) most() []Suspect { return u.top[:u.n] }
 
-// batch sums up the usage of BE pods and returns their CPU usage. It returns false if the usage
-// of one is unknown, since nobody knows then whether the load is light.
+// batch sums up the usage of BE pods and host applications, and returns their CPU usage. It
+// returns false if the usage of one is unknown, since nobody knows then whether the load is light.
 func (f *Interference) batch(v *View) (cpu workload.MilliCPU, sure bool) {
 	f.users = [hintKinds]users{}
 	sure = true
@@ -86,6 +86,13 @@ func (f *Interference) batch(v *View) (cpu workload.MilliCPU, sure bool) {
 		}
 		for r := range hintKinds {
 			f.users[r].enter(i, p.Ref, use[r])
+		}
+	}
+	for i := range v.HostApplications {
+		if u := &v.HostApplications[i]; known(v.Now, u.CPU.At, f.interval) {
+			cpu += u.CPU.Usage
+		} else {
+			sure = false
 		}
 	}
 	for r := range hintKinds {

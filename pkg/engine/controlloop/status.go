@@ -91,7 +91,7 @@ func (l *Loop) ControllerStatus() []status.Controller {
 		{Name: "burst", Mode: may.Of(cfg.Burst.Mode)},
 		{Name: "demotion", Mode: may.Of(cfg.Demotion.Mode)},
 		{Name: "culprit", Mode: may.Of(cfg.Culprit.Mode)},
-		{Name: "slo", Mode: may.Of(cfg.SLO.Mode)},
+		{Name: "slo", Mode: may.BoundsMode(cfg, apart)},
 		{Name: "memory", Mode: may.Of(cfg.Memory.Mode)},
 		{Name: "rules", Mode: steps(len(cfg.Rules) > 0, control.On)},
 		{Name: "eviction", Mode: may.Of(cfg.Eviction.Mode)},
