@@ -17,9 +17,12 @@ import (
 func Allowable() []string { return []string{"control", "pools"} }
 
 // reserved lists the keys below the allowable ones that only the node's own file sets: how pods are
-// evicted and which never are, and what takes a restart.
+// evicted and which never are, what happens to cgroups and files outside of pods, and what takes a
+// restart.
 func reserved() []string {
-	return []string{"control.eviction.by", "control.eviction.socket", "control.eviction.never", "control.fastInterval", "control.interval"}
+	return []string{
+		"control.eviction.by", "control.eviction.socket", "control.eviction.never", "control.hostApplications", "control.fastInterval", "control.interval",
+	}
 }
 
 // CheckKeys returns an error for keys that no node may allow parts to set.

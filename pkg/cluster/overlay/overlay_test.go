@@ -42,6 +42,7 @@ func TestMerge(t *testing.T) {
 		"a list is replaced":     {"control: {windows: []}", "", "control.windows", 3, 0},
 		"the mode":               {"mode: on", "mode: a part may set control and pools alone", "", 3, 1},
 		"a socket":               {"control: {eviction: {socket: /x}}", "only the node's own sluice.yaml sets control.eviction.socket", "", 3, 1},
+		"host applications":      {"control: {hostApplications: [{name: x, cgroup: /system.slice/kubelet.service}]}", "only the node's own", "", 3, 1},
 		"all of eviction":        {"control: {eviction: {}}", "only the node's own", "", 3, 1},
 		"the whole loop":         {"control:", "only the node's own", "", 3, 1},
 		"not allowed here":       {"pools: {mode: exclusive}", "pools.mode: this node does not allow parts to set it", "", 3, 1},

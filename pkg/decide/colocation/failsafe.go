@@ -110,19 +110,20 @@ func (f *Failsafe) planQuotas(changes []knobs.Change) []knobs.Change {
 		case f.below(q) && (q.Recorded || !bounded):
 			// The change is needed even if the quota is at the floor now, since it may be
 			// higher when the plan is carried out.
-			to := least
 			value := q.Value
 			switch {
+			case bounded:
+				value = q.Original // a host application's own limit, if any
 			case !q.Recorded:
 			case isThrottled:
 				value = otherwise(limit, q.Original)
 			case culprit:
 				value = otherwise(own, q.Original)
 			}
-			if has, ok := value.(knobs.CPUQuota); ok && has.Finite() && has.Compare(least) <= 0 && !bounded {
-				to = has
+			change.To, change.Why = least, FloorWhy
+			if has, ok := value.(knobs.CPUQuota); ok && has.Finite() && has.Compare(least) <= 0 {
+				change.To = has
 			}
-			change.To, change.Why = to, FloorWhy
 		case raised[q.Path] && q.Recorded:
 			change.To, change.Why = q.Original, serviceWhy
 		case culprit && q.Recorded:

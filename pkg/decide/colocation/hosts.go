@@ -23,6 +23,12 @@ func (v *NodeView) observeHost(cgroup string, sample *observe.Container) {
 	}
 }
 
+// IsHostApart reports whether a cgroup is that of a host application whose memory is not part of the
+// node's in the view, because that is the memory of all pods.
+func (v *NodeView) IsHostApart(cgroup string) bool {
+	return v.memoryOfPods && slices.Contains(v.BatchCgroups.Hosts, cgroup)
+}
+
 // holdHosts records the memory of host applications as far as the node's memory in the view
 // includes it.
 func (v *NodeView) holdHosts() {

@@ -1,7 +1,6 @@
 package colocation
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -127,7 +126,7 @@ func (v *NodeView) sumBatch(sample int) {
 	}
 	v.BatchMemory = control.Held{At: v.Now}
 	for _, dir := range b.Limited {
-		if !v.memoryOfPods || !slices.Contains(b.Hosts, dir) {
+		if !v.IsHostApart(dir) {
 			v.BatchMemory.Sum(v.Held[dir])
 		}
 	}

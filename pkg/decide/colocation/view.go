@@ -179,7 +179,7 @@ func (v *NodeView) HasBatch() bool {
 // the kernel can't free by dropping page cache.
 func (v *NodeView) HeldOutside(cgroup string) (bytes int64) {
 	for other, held := range v.Held {
-		if other != cgroup {
+		if other != cgroup && !v.IsHostApart(other) {
 			bytes += held.NonCache()
 		}
 	}

@@ -60,8 +60,8 @@ func CheckHostApplications(apps []HostApplication) (all []Problem) {
 		if a.OfferPercent < 0 || a.OfferPercent > 100 {
 			fail("offerPercent", "%d: must be 0 to 100", a.OfferPercent)
 		}
-		if a.File != "" && (!path.IsAbs(a.File) || strings.HasSuffix(a.File, "/")) {
-			fail("file", "%.200q: must be the absolute path of a file, or empty for none", a.File)
+		if a.File != "" && (!path.IsAbs(a.File) || path.Clean(a.File) != a.File || a.File == "/") {
+			fail("file", "%.200q: must be the absolute path of a file, without '..', '//' or a '/' behind it, or empty for none", a.File)
 		}
 		for j := range apps[:i] {
 			b := &apps[j]
@@ -103,6 +103,15 @@ func (u *HostUse) use(v *View, interval time.Duration) (use Amount) {
 		use.MemoryBytes = u.Memory.NonCache()
 	}
 	return use
+}
+
+// LeftToBatch returns what a window or the switch, and bounds on waiting, leave batch work of an amount
+// of CPU.
+func (v *View) LeftToBatch(cpu workload.MilliCPU) workload.MilliCPU {
+	if v.Batch.Squeeze {
+		cpu = perCent(cpu, v.Batch.Percent)
+	}
+	return v.Share.of(cpu)
 }
 
 // PartOf returns what a host application may use of all that the node offers to batch work.

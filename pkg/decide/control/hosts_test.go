@@ -73,3 +73,18 @@ func TestBudgetBesideHostApplication(t *testing.T) {
 		}
 	}
 }
+
+func TestLeftToBatch(t *testing.T) {
+	t.Parallel()
+	for want, v := range map[workload.MilliCPU]View{
+		4000: {},
+		2000: {Share: BatchShare{Percent: 50}},
+		1200: {Batch: BatchState{Squeeze: true, Percent: 30}},
+		600:  {Batch: BatchState{Squeeze: true, Percent: 30}, Share: BatchShare{Percent: 50}},
+		0:    {Batch: BatchState{Squeeze: true}},
+	} {
+		if got := v.LeftToBatch(4000); got != want {
+			t.Errorf("%+v, %+v leave %d of 4000, want %d", v.Batch, v.Share, got, want)
+		}
+	}
+}

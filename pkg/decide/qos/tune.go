@@ -58,9 +58,11 @@ type Setting struct {
 	Value knobs.Value
 	// Percent replaces Value by a percentage of the value that the cgroup has without Sluice.
 	// It is for Weight only.
-	Percent      int
-	ScalePercent int    // percentage of the result of Value or Percent, for Weight only; 0 stands for 100
-	Why          string // "cpu-burst 100 % of 2 CPUs"
+	Percent int
+	// AtMostOriginal bounds Value by the value that the cgroup has without Sluice. It is for Quota only.
+	AtMostOriginal bool
+	ScalePercent   int    // percentage of the result of Value or Percent, for Weight only; 0 stands for 100
+	Why            string // "cpu-burst 100 % of 2 CPUs"
 }
 
 // Settings are the settings of a pod. No cgroup has two settings of one knob, nor both Idle 1

@@ -10,8 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
+	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/engine/hostoffers"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
@@ -198,6 +201,68 @@ func TestHostApplicationWithPods(t *testing.T) {
 		h.steps(2 * time.Second)
 		if app := h.yarn(); !strings.HasSuffix(app.Problem, "ns/web") || h.get(yarn, "cpu.idle") != "0" {
 			t.Errorf("%+v, cpu.idle %s", app, h.get(yarn, "cpu.idle"))
+		}
+	})
+}
+
+// The application's own CPU limit, such as CPUQuota of its unit, stays the most that it has, and the
+// failsafe leaves it too.
+func TestHostApplicationsOwnLimit(t *testing.T) {
+	onLoops(t, knobSetup{config: besideYARN("")}, func(t *testing.T, h *loopNode) {
+		h.Mkdir(yarn)
+		own := []knobs.Change{{Object: knobs.Object{Path: yarn}, Knob: knobs.Quota, To: colocation.Quota(200)}}
+		if err := h.spy.Apply(own); err != nil {
+			t.Fatal(err)
+		}
+		h.run(service("web/c", 1000))
+		h.usesOf(0.2)
+		h.steps(5 * time.Second)
+		h.expectQuota(yarn, 0.2)
+		h.sleep(failsafe.Silence)
+		h.life.act(h)
+		if got := h.quotaOf(yarn); got > 0.2 {
+			t.Errorf("the failsafe gives it %v CPUs", got)
+		}
+	})
+}
+
+// The file offers nothing while the application is not managed.
+func TestHostApplicationThatIsNotThere(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "offers", "yarn.json")
+	onLoop(t, fakekernel.MainlineV2(), knobSetup{config: besideYARN(file)}, func(t *testing.T, h *loopNode) {
+		h.run(service("web/c", 6000))
+		h.uses["web/c"] = 1
+		h.memory.Available = 6 << 30
+		h.steps(12 * time.Minute)
+		if got := offered(t, file); got.VCores != 0 || got.MemoryMB != 0 || !strings.Contains(got.Why, "does not exist") {
+			t.Errorf("without its cgroup: %+v", got)
+		}
+		h.Mkdir(yarn)
+		h.steps(2 * time.Second)
+		if got := offered(t, file); got.VCores != 2 || got.Why != "" {
+			t.Errorf("with its cgroup: %+v", got)
+		}
+	})
+}
+
+// While the limit of all pods binds, the memory of an application outside of it neither counts against
+// that of batch pods nor is limited by it.
+func TestHostApplicationBesideThePodsLimit(t *testing.T) {
+	config := "defaults: {besteffort: BE}\n" + memoryOn + "\n"
+	onBothLoops(t, knobSetup{config: strings.Replace(config, "control: {", "control: {hostApplications: [{name: yarn, cgroup: "+yarn+"}], ", 1)}, func(t *testing.T, h *loopNode) {
+		h.Mkdir(yarn)
+		h.limitPods(4 << 30)
+		h.run(service("web/c", 2000))
+		h.holds["web/c"] = 256 << 20
+		h.steps(3 * time.Second)
+		alone := h.limit()
+		h.holds[yarn] = 3 << 30
+		h.steps(3 * time.Second)
+		if got := h.limit(); got < alone-64<<20 {
+			t.Errorf("batch pods may have %v, and %v without the application", got, alone)
+		}
+		if got := h.limitOn(yarn); got > 0 {
+			t.Errorf("the application may have %v", got)
 		}
 	})
 }

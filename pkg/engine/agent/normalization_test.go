@@ -95,3 +95,71 @@ func TestNormalizationPreview(t *testing.T) {
 		h.expectQuotas("in preview", 1, 1)
 	})
 }
+
+// TestNormalizedResizeSeenLate checks a resize of which a pass sees the pod's part alone first.
+func TestNormalizedResizeSeenLate(t *testing.T) {
+	onLoops(t, knobSetup{config: normalized}, func(t *testing.T, h *loopNode) {
+		h.run(ask{name: "web/a", milli: 1200, annotations: map[string]string{"class.sluice.dev": "LS"}})
+		h.kubelet("/kubepods/pod-web", 2400)
+		h.pass()
+		if err := h.tryResize("web/a", 2400, 2400); err != nil {
+			t.Fatal(err)
+		}
+		h.sleep(podsettings.ResizeTime + time.Second)
+		h.pass()
+		h.expectQuotas("after it", 2, 2)
+		h.stop()
+		h.giveBackNow()
+		h.expectQuotas("given back", 2.4, 2.4)
+		h.launch(h.text)
+	})
+}
+
+// TestNormalizedResizeUnseen checks resizes while the plugin does not run, one of them to the value that
+// Sluice had written.
+func TestNormalizedResizeUnseen(t *testing.T) {
+	onLoops(t, knobSetup{config: normalized}, func(_ *testing.T, h *loopNode) {
+		h.run(ask{name: "web/a", milli: 1200, annotations: map[string]string{"class.sluice.dev": "LS"}})
+		for _, to := range []int{1000, 1320} {
+			h.stop()
+			h.specs["web/a"].Resources.Quota = int64(to) * 100
+			if to > 1200 {
+				h.kubelet("/kubepods/pod-web", to) // first, since its container may not exceed it
+			}
+			h.runc(h.specs["web/a"])
+			h.kubelet("/kubepods/pod-web", to)
+			h.launch(h.text)
+			h.pass()
+			want := float64((to*100*100+119)/120) / 100_000
+			h.expectQuotas("after a restart", want, want)
+			h.stop()
+			h.giveBackNow()
+			h.expectQuotas("given back", float64(to)/1000, max(1.2, float64(to)/1000)) // nobody can tell whose 1 CPU the pod had
+			h.launch(h.text)
+		}
+	})
+}
+
+// TestNormalizedPodIsPinned checks that the limit of a pod that a reload pins, and unpins, is the
+// kubelet's in the end.
+func TestNormalizedPodIsPinned(t *testing.T) {
+	onLoops(t, knobSetup{config: normalized}, func(t *testing.T, h *loopNode) {
+		h.run(ask{name: "web/a", milli: 2000})
+		h.expectQuotas("at the start", 1.66667, 1.66667)
+		if err := h.reload(normalized + "defaults: {guaranteed: LSR}\n"); err != nil {
+			t.Fatal(err)
+		}
+		h.expectQuota("/kubepods/pod-web", -1)
+		h.pass()
+		h.expectQuota("/kubepods/pod-web", -1)
+		if err := h.reload(normalized); err != nil {
+			t.Fatal(err)
+		}
+		h.pass()
+		h.expectQuotas("shared again", 1.66667, 1.66667)
+		h.stop()
+		h.giveBackNow()
+		h.expectQuotas("given back", 2, 2)
+		h.launch(h.text)
+	})
+}

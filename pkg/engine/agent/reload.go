@@ -115,13 +115,13 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	a.loop.Renew(before)
 	if a.Synced { // before that, no container is known, and all that they have would be given back
 		a.cpusets.TryApply()
-		a.cpusets.LiftAll()
 	}
 	a.completePins()
 	a.groups.Reconfigure(before, wrote)
 	a.Reconciler.Retry() // what could not be given back before, such as in preview
 	if a.Synced {        // before that, no container is known, and all that they have would be given back
 		a.podsettings.ReconcileAll(a.loop.Memory.Owns)
+		a.cpusets.LiftAll() // after the settings of pods that shared CPUs before
 	}
 	a.retarget()
 	if before.Memory.GlobalWatermark != cfg.Memory.GlobalWatermark || !wrote {

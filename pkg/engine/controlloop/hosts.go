@@ -1,7 +1,6 @@
 package controlloop
 
 import (
-	"errors"
 	"maps"
 	"time"
 
@@ -17,9 +16,9 @@ const rewriteAfter = hostoffers.Valid / 5
 
 // hostFiles are the files of host applications.
 type hostFiles struct {
-	written map[string]hostFile // by path
-	busy    bool                // they are being written
-	problem string              // why the last write failed, which was logged; "" if it did not
+	written  map[string]hostFile // by path
+	busy     bool                // they are being written
+	problems map[string]string   // why the last change of a file failed, which was logged
 }
 
 type hostFile struct {
@@ -50,7 +49,7 @@ func (l *Loop) tellHosts() {
 	if l.Authority().Acts("") {
 		for i := range l.Config.Control.HostApplications {
 			if a := &l.Config.Control.HostApplications[i]; a.File != "" {
-				next[a.File] = hostFile{l.hostOffer(a), now}
+				next[a.File] = hostFile{contentOf(l.hostOffer(a)), now}
 			}
 		}
 	}
@@ -73,36 +72,58 @@ func (l *Loop) tellHosts() {
 		return
 	}
 	files.busy = true
-	var err error
-	l.Aside("offers to host applications written", func() { err = carryOut(write, remove) }, func() {
-		files.busy = false
-		problem := ""
-		if err != nil {
-			if problem = err.Error(); problem != files.problem {
-				l.Log.WithError(err).Warn("The files with the offers to host applications can't be written; it is tried again")
-			}
-		} else {
-			files.written = next
+	done := map[string]error{}
+	l.Aside("offers to host applications written", func() {
+		for file, content := range write {
+			done[file] = hostoffers.Write(file, &content)
 		}
-		files.problem = problem
+		for _, file := range remove {
+			done[file] = hostoffers.Remove(file)
+		}
+	}, func() {
+		files.busy = false
+		for file, err := range done {
+			l.noteHostFile(file, err, next)
+		}
 	})
 }
 
-func carryOut(write map[string]hostoffers.Content, remove []string) error {
-	var errs []error
-	for file, content := range write {
-		errs = append(errs, hostoffers.Write(file, &content))
+// noteHostFile notes that a file was written, or removed if it is not in next, or why it could not be.
+func (l *Loop) noteHostFile(file string, err error, next map[string]hostFile) {
+	files := &l.hostFiles
+	if files.written == nil {
+		files.written, files.problems = map[string]hostFile{}, map[string]string{}
 	}
-	for _, file := range remove {
-		errs = append(errs, hostoffers.Remove(file))
+	f, wanted := next[file]
+	switch {
+	case err != nil && files.problems[file] != err.Error():
+		files.problems[file] = err.Error()
+		l.Log.WithError(err).WithField("file", file).Warn("The file with the offer to a host application can't be changed; it is tried again")
+	case err != nil:
+	case wanted:
+		files.written[file] = f
+		delete(files.problems, file)
+	default:
+		delete(files.written, file)
+		delete(files.problems, file)
 	}
-	return errors.Join(errs...)
 }
 
-// hostOffer is what a host application may use now.
-func (l *Loop) hostOffer(a *control.HostApplication) (c hostoffers.Content) {
-	c.VCores, c.MemoryMB = hostoffers.InYARNUnits(a.PartOf(l.offer.All))
-	c.Why = l.offer.Why
+// hostOffer is what a host application may use now, and why it is nothing. Windows and bounds leave batch
+// work less CPU than the node offers.
+func (l *Loop) hostOffer(a *control.HostApplication) (offer control.Amount, why string) {
+	if problem := l.Settings.HostProblem(a); problem != "" {
+		return offer, problem
+	}
+	all := l.offer.All
+	all.CPU = l.View.LeftToBatch(all.CPU)
+	return a.PartOf(all), l.offer.Why
+}
+
+// contentOf is what a host application's file says.
+func contentOf(offer control.Amount, why string) (c hostoffers.Content) {
+	c.VCores, c.MemoryMB = hostoffers.InYARNUnits(offer)
+	c.Why = why
 	return c
 }
 
@@ -111,10 +132,11 @@ func (l *Loop) hostStatus() (all []status.HostApplication) {
 	limits := maps.Collect(l.Memory.Limits())
 	for i := range l.Config.Control.HostApplications {
 		a := &l.Config.Control.HostApplications[i]
-		offer := l.hostOffer(a)
+		offer, why := l.hostOffer(a)
+		content := contentOf(offer, why)
 		s := status.HostApplication{
-			Name: a.Name, Cgroup: a.Cgroup, Problem: l.Settings.HostProblem(a), File: a.File, FileProblem: l.hostFiles.problem,
-			Offer: a.PartOf(l.offer.All), VCores: offer.VCores, MemoryMB: offer.MemoryMB, Why: offer.Why,
+			Name: a.Name, Cgroup: a.Cgroup, Problem: l.Settings.HostProblem(a), File: a.File, FileProblem: l.hostFiles.problems[a.File],
+			Offer: offer, VCores: content.VCores, MemoryMB: content.MemoryMB, Why: why,
 			Quota: workload.MilliCPU(l.Settings.InForce().BatchCgroups[a.Cgroup].Quota.Milli()), MemoryLimitBytes: max(0, int64(limits[a.Cgroup])),
 		}
 		for j := range l.View.HostApplications {

@@ -77,13 +77,21 @@ func (w *Writer) lift(pod knobs.Object) {
 		w.Counters.Drift++
 		w.Log.WithField("pod", pod.Name).WithField("found", found.String()).Warn("The lifted quota of a pod was put back by somebody else, likely the kubelet: lifted again")
 	}
-	w.Journal.Record(pod, knobs.Quota, found)
+	own := knobs.Value(found)
+	if e, kept := w.Journal.Entry(pod.Path, knobs.Quota); kept && e.Wrote != nil && w.Kernel.Same(knobs.Quota, e.Wrote, found) {
+		own = e.Value // what is found is Sluice's
+	}
+	w.Journal.Record(pod, knobs.Quota, own)
 	w.lifted[pod.Path] = pod
 	w.Reconciler.Write([]knobs.Change{{Object: pod, Knob: knobs.Quota, From: found, To: knobs.UnlimitedQuota(), Why: "all containers of the pod have CPUs of their own"}}) //nolint:errcheck // it logs and is tried again
 }
 
 // giveBack restores a pod's quota unless the kubelet has written one since.
 func (w *Writer) giveBack(pod knobs.Object) {
+	if w.Reconciler.Setting(reconcile.Key{Path: pod.Path, Knob: knobs.Quota}) != nil {
+		delete(w.lifted, pod.Path) // it has a quota of Sluice's again, which needs the original
+		return
+	}
 	original, kept := w.Journal.Original(pod.Path, knobs.Quota)
 	if kept && w.Reconciler.Waits(reconcile.Key{Path: pod.Path, Knob: knobs.Quota}, original) {
 		return

@@ -40,7 +40,7 @@ func InYARNUnits(a control.Amount) (vcores, memoryMB int) {
 // than root may replace files, since they could lead the write elsewhere.
 func Write(file string, c *Content) (err error) {
 	dir := filepath.Dir(file)
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // for the application, which is not root
+	if err := makeFolder(dir); err != nil {
 		return err
 	}
 	if err := isRoots(dir); err != nil {
@@ -64,6 +64,17 @@ func Write(file string, c *Content) (err error) {
 		return err
 	}
 	return os.Rename(next.Name(), file)
+}
+
+// makeFolder makes a folder that the application, which is not root, can read, whatever the umask.
+func makeFolder(dir string) error {
+	if _, err := os.Lstat(dir); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // see above
+		return err
+	}
+	return os.Chmod(dir, 0o755) //nolint:gosec // see above
 }
 
 // isRoots reports whether only root may change what a folder has.

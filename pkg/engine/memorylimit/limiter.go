@@ -132,6 +132,9 @@ func (l *Limiter) limitable() (all []limited) {
 		return nil
 	}
 	for _, dir := range l.view.BatchCgroups.Limited {
+		if l.view.IsHostApart(dir) {
+			continue
+		}
 		all = append(all, limited{Object: knobs.Object{Path: dir, Name: dir, Level: knobs.ClassLevel}})
 	}
 	for i := range l.view.Pods {

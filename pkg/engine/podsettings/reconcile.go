@@ -34,6 +34,7 @@ func (s *Settings) ReconcileAll(keep func(reconcile.Key) bool) {
 		return
 	}
 	s.FindHosts()
+	s.noteNormalizedPods()
 	pods, here := map[string]bool{}, map[string]bool{}
 	for _, c := range s.Order { // all before one Apply, which writes parents' larger quotas first
 		here[c.Path] = true
@@ -58,6 +59,7 @@ func (s *Settings) Pass() {
 	if !s.Authority().Cgroups {
 		return
 	}
+	s.noteNormalizedPods()
 	for _, uid := range s.Reconciler.ResumeOverdue() {
 		s.resumeOverdue(uid)
 	}
@@ -196,7 +198,7 @@ func (s *Settings) withBatchCgroups(groups []qos.Group) []qos.Group {
 		if at < 0 {
 			at, groups = len(groups), append(groups, qos.Group{Path: dir})
 		}
-		groups[at].Settings = append(groups[at].Settings, qos.Setting{Knob: knobs.Quota, Value: l.Quota, Why: l.Why})
+		groups[at].Settings = append(groups[at].Settings, qos.Setting{Knob: knobs.Quota, Value: l.Quota, AtMostOriginal: true, Why: l.Why})
 	}
 	for parent, percent := range s.inForce.LSWeights {
 		for _, service := range s.servicesBelow(parent) {

@@ -162,9 +162,24 @@ func (s *Settings) noteLimit(c *node.Container) {
 	s.Journal.RecordWrite(c.Path, knobs.Quota, e.Wrote)
 }
 
-// notePodLimit records the quota that the kernel shows in a pod under resize as the original if it is
-// neither Sluice's nor the present original: the kubelet has written it, and containerd 1.7 reports no
-// resize of pods.
+// noteNormalizedPods notes the limits of pods with normalized containers: the kubelet writes the pod's
+// before it tells of the resize, and writes both while Sluice does not run.
+func (s *Settings) noteNormalizedPods() {
+	if s.QoS.CPURatio == 0 {
+		return
+	}
+	var last *workload.Pod
+	for _, c := range s.Order { // the containers of a pod follow each other
+		if c.Pod != last && c.Started && s.Reaches(c) && s.limitOf(c) != c.Quota {
+			last = c.Pod
+			s.notePodLimit(c.Pod)
+		}
+	}
+}
+
+// notePodLimit records the quota that the kernel shows in a pod as the original if it is neither
+// Sluice's nor the present original: the kubelet has written it, and containerd 1.7 reports no resize of
+// pods.
 func (s *Settings) notePodLimit(pod *workload.Pod) {
 	o, ok := node.PodObject(pod)
 	e, kept := s.Journal.Entry(o.Path, knobs.Quota)

@@ -139,6 +139,9 @@ func owned(k knobs.Knob, original knobs.Value) bool {
 // Target is the value that a setting gives a cgroup whose value before Sluice was original. A
 // setting may be a weight in percent of the original.
 func Target(s *qos.Setting, original knobs.Value, v2 bool) knobs.Value {
+	if own, limited := original.(knobs.CPUQuota); s.AtMostOriginal && limited && own.Finite() && own.Compare(s.Value.(knobs.CPUQuota)) < 0 {
+		return original
+	}
 	if s.Percent == 0 && s.ScalePercent == 0 {
 		return s.Value
 	}

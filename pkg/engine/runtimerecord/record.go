@@ -195,6 +195,9 @@ func (r *Recorder) Update() {
 		if c.Recorded.Unlimited && !want.Unlimited {
 			continue // the runtime would write the lifted quota that its record holds
 		}
+		if !want.Unlimited && r.exceedsPod(c) {
+			continue // the kernel would refuse the quota that the runtime writes
+		}
 		set := r.settings(c, want)
 		if set == c.Recorded || (set == node.Settings{}) || gaveUp(c, set) {
 			continue
@@ -207,6 +210,19 @@ func (r *Recorder) Update() {
 		r.Send(c, r.settings(c, want))
 		return
 	}
+}
+
+// exceedsPod reports whether the limit that the record has of a container is above the quota that
+// Sluice has given its pod, which cgroup v1 refuses.
+func (r *Recorder) exceedsPod(c *node.Container) bool {
+	if r.Kernel == nil || r.QoS.Features.Knobs[knobs.Quota].V2 || c.PodPath == "" {
+		return false
+	}
+	if e, kept := r.Journal.Entry(c.PodPath, knobs.Quota); !kept || e.Wrote == nil {
+		return false
+	}
+	pod, err := r.Kernel.Read(c.PodPath, knobs.Quota)
+	return err == nil && pod.(knobs.CPUQuota).Finite() && (!c.Quota.Finite() || pod.(knobs.CPUQuota).Compare(c.Quota) < 0)
 }
 
 // Send makes the runtime update a container's record, unless another update is pending.

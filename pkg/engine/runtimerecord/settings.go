@@ -37,7 +37,7 @@ func (r *Recorder) recallOriginals(c *node.Container) {
 		e, kept := r.Journal.Entry(c.Path, k)
 		switch {
 		case !kept || e.Wrote == nil:
-		case now == e.Wrote, now == e.Carried:
+		case now == e.Carried, now == e.Wrote && k != knobs.Quota: // a quota that Sluice writes is not in the record
 			set(e.Value)
 		case !r.Kernel.Same(k, now, e.Value):
 			r.Journal.Record(e.Object, k, now)

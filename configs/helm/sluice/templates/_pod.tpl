@@ -183,6 +183,7 @@ containers:
   volumeMounts:
   - {name: config, mountPath: /etc/sluice, readOnly: true}
   - {name: nri, mountPath: /var/run/nri}
+  - {name: offers, mountPath: /run/sluice-offers}
   {{- include "sluice.mounts" .group | nindent 2 }}
   {{- if .root.Values.featureLabels }}
   - {name: features, mountPath: /host/etc/kubernetes/node-feature-discovery/features.d}
@@ -206,6 +207,9 @@ volumes:
 # The folder, not the socket: the runtime makes that anew when it restarts.
 - name: nri
   hostPath: {path: /var/run/nri, type: Directory}
+# What host applications may use, for them to read.
+- name: offers
+  hostPath: {path: /run/sluice-offers, type: DirectoryOrCreate}
 {{ include "sluice.volumes" .group }}
 {{- if .root.Values.featureLabels }}
 # The file sluice there, from which Node Feature Discovery makes labels.
