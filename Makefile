@@ -117,7 +117,7 @@ web-test: $(TOOLS)/gotestsum $(TOOLS)/axe/done ## the node map in Chromium
 web-screenshots: ## make the pictures of docs/web.md anew
 	SLUICE_SCREENSHOTS=$(CURDIR)/docs go test -C test/external -count=1 -run TestScreenshots -v ./web
 
-e2e: build tools deb image ## real containerd, real containers, the documentation's commands (root)
+e2e: build tools deb image $(TOOLS)/servers ## real containerd, real containers, the documentation's commands (root)
 	@rm -f bin/flaky-e2e.txt bin/flaky-docs.txt
 	$(GOTESTSUM) --hide-summary output --format standard-verbose $(RERUN)=bin/flaky-e2e.txt \
 		--packages './test/e2e ./test/bench/mix' -- -p 1 -count=1 -timeout 30m
@@ -146,7 +146,7 @@ bench: ## benchmarks of all packages
 	go test -run '^$$' -bench Knobs -benchtime 4x ./test/bench
 	go test -run '^$$' -bench Loop -benchtime 1x -timeout 30m ./test/bench
 
-bench-mix: build tools ## a service beside batch work: alone, unmanaged, Kubernetes, Sluice (root; FLAGS="-h")
+bench-mix: build tools $(if $(findstring -service,$(FLAGS)),$(TOOLS)/servers) ## a service beside batch work: alone, unmanaged, Kubernetes, Sluice (root; FLAGS="-h")
 	go build -o bin/mix ./test/bench/mix
 	bin/mix $(FLAGS)
 
@@ -208,6 +208,17 @@ $(TOOLS)/1.7/containerd: test/tools17/go.mod test/tools17/go.sum
 $(TOOLS)/runc: test/tools/go.mod test/tools/go.sum
 	cd test/tools && CGO_ENABLED=1 go build -tags 'netgo osusergo' -ldflags '$(RUNC_LDFLAGS)' -o ../../$@ github.com/opencontainers/runc
 	@touch $@
+
+# Real servers for the benchmark, from Debian, with the libraries that they need. They are not
+# installed, so that nothing starts on this machine.
+SERVERS := nginx redis-server redis-tools libc6 libcrypt1 libpcre2-8-0 libssl3 zlib1g libatomic1 libjemalloc2 liblzf1 libsystemd0 \
+	liblzma5 libzstd1 liblz4-1 libgcrypt20 libgpg-error0 libcap2 libgcc-s1 libstdc++6
+
+$(TOOLS)/servers:
+	@rm -rf $@.new && mkdir -p $@.new/deb
+	cd $@.new/deb && apt="apt-get download -qq -o APT::Sandbox::User=root $(SERVERS)"; $$apt || { apt-get update -qq && $$apt; }
+	for package in $@.new/deb/*.deb; do dpkg-deb -x $$package $@.new; done
+	@rm -r $@.new/deb && mv $@.new $@
 
 kube-tools: $(KUBE)/kubelet $(KUBE_NODE)/cni/bridge $(KUBE_NODE)/runc ## Kubernetes' programs, cached in bin/kube: the first time takes 10 minutes of two CPUs
 

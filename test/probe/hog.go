@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"sync/atomic"
 	"unsafe"
 
@@ -103,6 +104,34 @@ func files(thread int, done *atomic.Uint64) error {
 		if err := file.Truncate(0); err != nil {
 			return err
 		}
+	}
+}
+
+// fork counts the processes that were started and have ended.
+func fork(_ int, done *atomic.Uint64) error {
+	for ; ; done.Add(1) {
+		if err := exec.Command("/proc/self/exe", "exit=0").Run(); err != nil {
+			return err
+		}
+	}
+}
+
+// disk counts the MiB that were written to a file of the thread's own and are on the disk.
+func disk(thread int, done *atomic.Uint64) error {
+	const size = 64
+	file, err := os.OpenFile(fmt.Sprintf("/file%d", thread), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	chunk := make([]byte, 1<<20)
+	for i := 0; ; i = (i + 1) % size {
+		if _, err := file.WriteAt(chunk, int64(i)<<20); err != nil {
+			return err
+		}
+		if err := unix.Fdatasync(int(file.Fd())); err != nil {
+			return err
+		}
+		done.Add(1)
 	}
 }
 

@@ -109,10 +109,14 @@ func run(arg string, term, orders <-chan os.Signal) error {
 		return hog(n, term, stream)
 	case "files":
 		return hog(n, term, files)
+	case "fork":
+		return hog(n, term, fork)
+	case "disk":
+		return hog(n, term, disk)
 	case "fill":
 		return fill(int64(n) << 20)
 	default:
-		return fmt.Errorf("not one of first, touch=N, ramp=N, sleep, burn[=N], pulse=N, toggle, cache=N, exit=N, serve=N, spin=N, stream=N, files=N, fill=N")
+		return fmt.Errorf("not one of first, touch=N, ramp=N, sleep, burn[=N], pulse=N, toggle, cache=N, exit=N, serve=N, spin=N, stream=N, files=N, fork=N, disk=N, fill=N")
 	}
 	return nil
 }

@@ -25,6 +25,8 @@ type ContainerSpec struct {
 	Name        string
 	Resources   Resources
 	Args        []string // arguments of the probe; "first", "sleep" if empty
+	Command     []string // what runs in place of the probe
+	Mounts      []*cri.Mount
 	Annotations map[string]string
 	Disk        string // path of a block device of the host that the container may read as /dev/disk
 	RuncFails   string // "create", "start" or "update": the verb that fails in a pod with handler Broken
@@ -53,7 +55,7 @@ func (p *Pod) Create(spec ContainerSpec) (*Container, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(spec.Args) == 0 {
+	if len(spec.Args) == 0 && len(spec.Command) == 0 {
 		spec.Args = []string{"first", "sleep"}
 	}
 	labels := p.labels()
@@ -61,12 +63,13 @@ func (p *Pod) Create(spec ContainerSpec) (*Container, error) {
 	config := &cri.ContainerConfig{
 		Metadata:    &cri.ContainerMetadata{Name: spec.Name, Attempt: uint32(attempt)},
 		Image:       &cri.ImageSpec{Image: image, UserSpecifiedImage: image}, // CRI-O needs both
+		Command:     spec.Command,
 		Args:        spec.Args,
 		Labels:      labels,
 		Annotations: spec.Annotations,
 		LogPath:     fmt.Sprintf("%s-%d.log", spec.Name, attempt),
 		Envs:        []*cri.KeyValue{{Key: sight.PodVariable, Value: []byte(p.Cgroup)}},
-		Mounts:      []*cri.Mount{{HostPath: "/sys/fs/cgroup", ContainerPath: sight.Host, Readonly: true}},
+		Mounts:      append([]*cri.Mount{{HostPath: "/sys/fs/cgroup", ContainerPath: sight.Host, Readonly: true}}, spec.Mounts...),
 		Linux: &cri.LinuxContainerConfig{
 			Resources:       spec.Resources.linux(p.QoS, memory),
 			SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces()},

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,10 +26,13 @@ type bed struct {
 	binary    string // path of sluice
 	online    runtime.Cgroup
 	batch     runtime.Cgroup // the kubelet's cgroup of BestEffort pods, which is the batch cgroup
+	server    *server        // that is the service; nil for the probe
+	programs  string         // folder of the servers' programs
 	service   *runtime.Pod
 	resources runtime.Resources // of the service
 	hogs      map[hogKey]*runtime.Pod
-	rounds    uint32 // of work per request
+	work      time.Duration // CPU time of a request
+	rounds    uint32        // of the probe's work per request
 	cpus      int
 }
 
@@ -51,16 +57,18 @@ const workers = 4
 
 // hogArgs returns the probe's arguments for each kind of hog.
 func hogArgs(kind string, threads int) (string, error) {
-	verb, known := map[string]string{"cpu": "spin", "memory": "stream", "cache": "files"}[kind]
+	verb, known := map[string]string{"cpu": "spin", "memory": "stream", "cache": "files", "fork": "fork", "disk": "disk"}[kind]
 	if !known {
-		return "", fmt.Errorf("hog %q: not one of cpu, memory, cache", kind)
+		return "", fmt.Errorf("hog %q: not one of cpu, memory, cache, fork, disk", kind)
 	}
 	return fmt.Sprintf("%s=%d", verb, threads), nil
 }
 
 // newBed starts the runtime, the service, and hogs of these kinds.
 func newBed(ctx context.Context, o options, service runtime.Resources, kinds []string) (b *bed, err error) {
-	b = &bed{binary: o.sluice, resources: service, hogs: map[hogKey]*runtime.Pod{}, cpus: goruntime.NumCPU()}
+	b = &bed{
+		binary: o.sluice, server: o.server, programs: o.programs, resources: service, hogs: map[hogKey]*runtime.Pod{}, work: o.work, cpus: goruntime.NumCPU(),
+	}
 	// On a machine that is busy or emulated, steps may take seconds in place of milliseconds.
 	if b.rt, err = runtime.Start(runtime.Options{RegistrationTimeout: time.Minute, RequestTimeout: time.Minute}); err != nil {
 		return nil, err
@@ -71,22 +79,22 @@ func newBed(ctx context.Context, o options, service runtime.Resources, kinds []s
 		}
 	}()
 	if b.online, err = b.rt.Class(workload.Burstable); err != nil {
-		return nil, err
+		return b, err
 	}
 	if b.batch, err = b.rt.Class(workload.BestEffort); err != nil {
-		return nil, err
+		return b, err
 	}
 	// As setCPUCgroupConfig of the kubelet's pkg/kubelet/cm/qos_container_manager_linux.go.
 	if err := errors.Join(setShares(b.online, int(request)*1024/1000), setShares(b.batch, 2)); err != nil {
-		return nil, err
+		return b, err
 	}
 	if err := b.serve(); err != nil {
-		return nil, err
+		return b, err
 	}
 	for _, kind := range kinds {
 		args, err := hogArgs(kind, 2*b.cpus)
 		if err != nil {
-			return nil, err
+			return b, err
 		}
 		for _, place := range []place{beside, batchPods} {
 			var resources runtime.Resources
@@ -95,10 +103,10 @@ func newBed(ctx context.Context, o options, service runtime.Resources, kinds []s
 			}
 			pod, err := b.run(fmt.Sprintf("%s-%s", place, kind), args, resources)
 			if err != nil {
-				return nil, err
+				return b, err
 			}
 			if err := b.settleHog(ctx, pod); err != nil {
-				return nil, err
+				return b, err
 			}
 			b.hogs[hogKey{kind, place}] = pod
 		}
@@ -115,19 +123,15 @@ func setShares(c runtime.Cgroup, shares int) error {
 	return c.WriteFile("cpu.shares", strconv.Itoa(shares))
 }
 
-// calibrate finds the number of rounds that cost a request its CPU time: first with one request
-// after another, then under load, when requests meet cold caches.
+// calibrate finds the number of rounds that cost a request to the probe its CPU time, or the CPU time
+// of a request to another server: first with one request after another, then under load, when requests
+// meet cold caches.
 func (b *bed) calibrate(ctx context.Context, o options) error {
-	client, err := b.dial(ctx)
-	if err != nil {
-		return err
-	}
-	b.rounds, err = client.Calibrate(o.work)
-	if err := errors.Join(err, client.Close()); err != nil {
+	if err := b.roughly(ctx); err != nil {
 		return err
 	}
 	const level = 30
-	rate := demand{level, level}.phases(o, b.cpus)[0].Rate
+	rate := b.phases(o, demand{level, level})[0].Rate
 	got, err := b.measure(ctx, slice{phases: []load.Phase{{Rate: rate, For: 100 * time.Millisecond}, {Rate: rate, For: time.Second}}, patience: o.patience})
 	if err != nil {
 		return err
@@ -136,18 +140,66 @@ func (b *bed) calibrate(ctx context.Context, o options) error {
 		return errors.New("the service used no CPU time while it was calibrated")
 	}
 	cost := got.usage.Service * float64(time.Second) / float64(len(got.latency))
-	b.rounds = uint32(float64(b.rounds) * float64(o.work) / cost)
+	if b.server != nil {
+		b.work = time.Duration(cost)
+	}
+	b.rounds = uint32(float64(b.rounds) * float64(b.work) / cost)
 	return nil
+}
+
+// roughly calibrates with one request after another.
+func (b *bed) roughly(ctx context.Context) error {
+	client, err := b.dial(ctx)
+	if err != nil {
+		return err
+	}
+	switch client := client.(type) {
+	case *load.Client:
+		b.rounds, err = client.Calibrate(b.work)
+	case *load.Streams:
+		const times = 500
+		var files counters
+		var before, after sample
+		files, err = b.counters(nil)
+		if err == nil {
+			before, err = files.read()
+		}
+		if err == nil {
+			err = client.Ask(times)
+		}
+		if err == nil {
+			after, err = files.read()
+		}
+		b.work = max(time.Microsecond, time.Duration(between(before, after, b.cpus).Service*float64(after.at-before.at)/times))
+	}
+	return errors.Join(err, client.Close())
 }
 
 // serve starts the service.
 func (b *bed) serve() (err error) {
-	b.service, err = b.run("service", fmt.Sprintf("serve=%d", workers), b.resources)
+	spec := runtime.ContainerSpec{Name: "c", Args: []string{fmt.Sprintf("serve=%d", workers)}}
+	if b.server != nil {
+		if spec, err = b.server.container(b.programs, b.serverFolder()); err != nil {
+			return err
+		}
+	}
+	spec.Resources = b.resources
+	b.service, err = b.rt.Run(runtime.PodSpec{Name: "service", Containers: []runtime.ContainerSpec{spec}})
 	return err
 }
 
+// serverFolder is where a server's own files and socket are.
+func (b *bed) serverFolder() string { return filepath.Join(b.rt.Dir, "service") }
+
 func (b *bed) run(name, args string, resources runtime.Resources) (*runtime.Pod, error) {
 	return b.rt.Run(runtime.PodSpec{Name: name, Containers: []runtime.ContainerSpec{{Name: "c", Args: []string{args}, Resources: resources}}})
+}
+
+// client sends requests to the service.
+type client interface {
+	Run(l load.Load) (*load.Result, error)
+	Interrupt()
+	Close() error
 }
 
 // settleHog lets a new hog allocate its memory and count for a moment, and then freezes it.
@@ -167,13 +219,17 @@ func (b *bed) settleHog(ctx context.Context, pod *runtime.Pod) error {
 }
 
 // dial connects to the service as soon as it listens.
-func (b *bed) dial(ctx context.Context) (client *load.Client, err error) {
+func (b *bed) dial(ctx context.Context) (c client, err error) {
 	err = await(ctx, "the service to listen", func() error {
 		var err error
-		client, err = load.Dial(b.service.Cgroup)
+		if b.server == nil {
+			c, err = load.Dial(b.service.Cgroup)
+		} else {
+			c, err = load.Connect(filepath.Join(b.serverFolder(), "socket"), b.server.connections, b.server.protocol)
+		}
 		return err
 	})
-	return client, err
+	return c, err
 }
 
 // work returns the path of a hog's file of counters.
@@ -182,10 +238,23 @@ func work(pod *runtime.Pod) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if len(pids) != 1 {
-		return "", fmt.Errorf("%s has the processes %v, want one", pod.Cgroup, pids)
+	for _, pid := range pids {
+		parent, err := parentOf(pid)
+		if err == nil && !slices.Contains(pids, parent) {
+			return filepath.Join("/proc", strconv.Itoa(pid), "root", wire.Counters), nil
+		}
 	}
-	return filepath.Join("/proc", strconv.Itoa(pids[0]), "root", wire.Counters), nil
+	return "", fmt.Errorf("none of the processes %v of %s is the first", pids, pod.Cgroup)
+}
+
+// parentOf returns the PID of a process' parent, the second field after the name in its stat.
+func parentOf(pid int) (parent int, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, err = fmt.Sscanf(string(text[bytes.LastIndexByte(text, ')')+1:]), " %c %d", new(rune), &parent)
+	return parent, err
 }
 
 // counters returns the files to sample while the hog runs, which may be nil.

@@ -171,7 +171,7 @@ func (b *bed) goOn(ctx context.Context, o options, enter io.Reader) error {
 		default:
 		}
 		if _, err := b.measure(ctx, slice{
-			phases: demoLoad().phases(o, b.cpus), seed: seed, patience: o.patience, hog: b.hogs[hogKey{demoHog, batchPods}],
+			phases: b.phases(o, demoLoad()), seed: seed, patience: o.patience, hog: b.hogs[hogKey{demoHog, batchPods}],
 		}); err != nil {
 			return err
 		}

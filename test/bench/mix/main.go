@@ -36,7 +36,9 @@ type options struct {
 	maxLate          time.Duration // maximum delay of the generator, at its p99
 	seed             uint64
 	parts            []string
-	steps, slowSteps int // numbers of load steps, for the reaction
+	server           *server // that is the service of the mix part; nil for the probe
+	programs         string  // folder of the servers' programs
+	steps, slowSteps int     // numbers of load steps, for the reaction
 	memoryRepeat     int
 	swap             string        // kind of swap in the memory part
 	growTime         time.Duration // duration of the growth of the service's memory
@@ -85,7 +87,9 @@ func parse(args []string) (options, error) {
 	flags.Uint64Var(&o.seed, "seed", 1, "of the order")
 	names := flags.String("settings", strings.Join([]string{report.Alone, report.Again, report.Unmanaged, report.Kubernetes, report.Sluice}, ","), "what to compare; mechanisms by hand are such settings, too")
 	levels := flags.String("levels", "10,30,60,10-60", "loads of the service, in percent of the node")
-	hogs := flags.String("hogs", "cpu,memory,cache", "kinds of batch work")
+	hogs := flags.String("hogs", "cpu,memory,cache", "kinds of batch work: cpu, memory, cache, fork, disk")
+	service := flags.String("service", probeService, "what serves in the mix part: probe, nginx or redis, whose requests need as much CPU time as they do")
+	flags.StringVar(&o.programs, "servers", "bin/tools/servers", "folder of nginx and redis")
 	config := flags.String("config", "", "sluice.yaml; the benchmark's own if empty")
 	parts := flags.String("parts", "mix,memory,reaction", "what to measure; morning, too, if it is named")
 	flags.IntVar(&o.memoryRepeat, "memory-repeat", 5, "growths of the service in each setting of the memory part")
@@ -104,10 +108,24 @@ func parse(args []string) (options, error) {
 			return o, fmt.Errorf("part %q: not one of mix, memory, reaction, morning", part)
 		}
 	}
+	if *service != probeService {
+		all := servers()
+		i := slices.IndexFunc(all, func(s server) bool { return s.name == *service })
+		if i < 0 {
+			return o, fmt.Errorf("service %q: not one of %s, nginx, redis", *service, probeService)
+		}
+		if len(o.parts) != 1 || o.parts[0] != "mix" {
+			return o, fmt.Errorf("service %s: only for -parts mix", *service)
+		}
+		o.server = &all[i]
+	}
 	for text := range strings.SplitSeq(*levels, ",") {
 		level, err := parseDemand(text)
 		if err != nil {
 			return o, err
+		}
+		if most := o.server.most(goruntime.NumCPU()); level.high > most {
+			return o, fmt.Errorf("level %q: %s uses one CPU at most: up to %d", text, *service, most)
 		}
 		o.levels = append(o.levels, level)
 	}
@@ -125,7 +143,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	r := &report.Report{Run: report.Run{At: time.Now(), Work: o.work, Slice: o.slice, Settle: o.settle, Repeat: o.repeat, MaxOther: o.maxOther, MaxLate: o.maxLate, Config: o.config}}
+	r := &report.Report{Run: report.Run{At: time.Now(), Service: o.server.String(), Work: o.work, Slice: o.slice, Settle: o.settle, Repeat: o.repeat, MaxOther: o.maxOther, MaxLate: o.maxLate, Config: o.config}}
 	if r.Machine, err = machine(); err != nil {
 		return err
 	}
@@ -133,7 +151,7 @@ func run(ctx context.Context, o options) (err error) {
 		name    string
 		measure func() error
 	}{
-		{"mix", func() (err error) { r.Cells, err = compare(ctx, o, all); r.Leavings(); return err }},
+		{"mix", func() error { return compare(ctx, o, all, r) }},
 		{"memory", func() (err error) { r.Memory, err = takeBacks(ctx, o); return err }},
 		{"reaction", func() (err error) { r.Reactions, err = reactions(ctx, o); return err }},
 		{"morning", func() (err error) { r.Mornings, err = mornings(ctx, o); return err }},

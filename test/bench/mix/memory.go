@@ -162,7 +162,7 @@ func (b *bed) takeBack(ctx context.Context, o options, s setting, h holding, nod
 	if err != nil {
 		return got, err
 	}
-	grow := slice{phases: demand{growLoad, growLoad}.phases(options{settle: o.growTime, work: o.work}, b.cpus), seed: seed, patience: o.patience}
+	grow := slice{phases: b.phases(options{settle: o.growTime}, demand{growLoad, growLoad}), seed: seed, patience: o.patience}
 	grow.keep = uint32(growth / 1024 / len(load.Schedule(grow.phases, seed)))
 	_, result, err := b.send(ctx, grow, func(begin int64) (err error) {
 		if batch != "" {

@@ -19,6 +19,9 @@ import (
 // two.
 type demand struct{ low, high int }
 
+// mostLoad is the maximum of a demand.
+const mostLoad = 90
+
 // parseDemand parses "30" or "10-60".
 func parseDemand(text string) (demand, error) {
 	low, high, steps := strings.Cut(text, "-")
@@ -30,8 +33,8 @@ func parseDemand(text string) (demand, error) {
 	if d.low, err = strconv.Atoi(low); err == nil {
 		d.high, err = strconv.Atoi(high)
 	}
-	if err != nil || d.low < 0 || d.high < d.low || d.high > 90 {
-		return d, fmt.Errorf("level %q: want percent of the node like 30, or 10-60 for steps between them, up to 90", text)
+	if err != nil || d.low < 0 || d.high < d.low || d.high > mostLoad {
+		return d, fmt.Errorf("level %q: want percent of the node like 30, or 10-60 for steps between them, up to %d", text, mostLoad)
 	}
 	return d, nil
 }
@@ -46,9 +49,10 @@ func (d demand) String() string {
 // stepTime is how long each load of an alternating demand lasts.
 const stepTime = time.Second
 
-func (d demand) phases(o options, cpus int) []load.Phase {
+// phases returns the load that a slice of that demand puts on the service.
+func (b *bed) phases(o options, d demand) []load.Phase {
 	rate := func(percent int) float64 {
-		return float64(percent) / 100 * float64(cpus) * float64(time.Second) / float64(o.work)
+		return float64(percent) / 100 * float64(b.cpus) * float64(time.Second) / float64(b.work)
 	}
 	settle := load.Phase{Rate: rate(d.low), For: o.settle}
 	return append([]load.Phase{settle}, load.Steps(rate(d.low), rate(d.high), stepTime, o.slice)...)
@@ -93,12 +97,13 @@ type tally struct {
 // the same arrivals. A slice is discarded and repeated if other programs used CPU, or if the
 // generator itself was late, as on a paused virtual machine. If it is interrupted, compare reports
 // what it has.
-func compare(ctx context.Context, o options, all []setting) (out []report.Cell, err error) {
+func compare(ctx context.Context, o options, all []setting, r *report.Report) (err error) {
 	b, err := newBed(ctx, o, runtime.Resources{CPURequest: request, MemoryRequest: 256 * mib}, o.hogs)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
+	r.Run.Work = b.work
 	var tallies []*tally
 	for _, c := range cells(o, all) {
 		tallies = append(tallies, &tally{cell: c})
@@ -110,14 +115,15 @@ func compare(ctx context.Context, o options, all []setting) (out []report.Cell, 
 		for n, t := range order {
 			where := fmt.Sprintf("%d/%d %3d/%d", repetition+1, o.repeat, n+1, len(order))
 			if err := b.add(ctx, o, t, uint64(repetition), where); err != nil && ctx.Err() == nil {
-				return nil, fmt.Errorf("%s, level %s, hog %q: %w", t.cell.setting.name, t.cell.demand, t.cell.hog, err)
+				return fmt.Errorf("%s, level %s, hog %q: %w", t.cell.setting.name, t.cell.demand, t.cell.hog, err)
 			}
 		}
 	}
 	for _, t := range tallies {
-		out = append(out, t.summary())
+		r.Cells = append(r.Cells, t.summary())
 	}
-	return out, nil
+	r.Leavings()
+	return nil
 }
 
 // add measures a slice of a cell.
@@ -132,7 +138,7 @@ func (b *bed) add(ctx context.Context, o options, t *tally, seed uint64, where s
 			load.Quantile(got.latency, 0.99).Round(time.Microsecond), got.usage.Busy, got.usage.Steal, got.usage.Other)
 		late := load.Quantile(got.late, 0.99)
 		// Kernel threads write files back, and their CPU time is charged to no cgroup.
-		if late <= o.maxLate && (got.usage.Other <= o.maxOther || t.cell.hog == "cache") {
+		if late <= o.maxLate && (got.usage.Other <= o.maxOther || t.cell.hog == "cache" || t.cell.hog == "disk") {
 			t.all = append(t.all, got)
 			return nil
 		}
@@ -175,7 +181,7 @@ func (b *bed) once(ctx context.Context, o options, c cell, seed uint64) (got out
 		defer func() { err = errors.Join(err, leave()) }()
 	}
 	return b.measure(ctx, slice{
-		phases: c.demand.phases(o, b.cpus), seed: seed, patience: o.patience,
+		phases: b.phases(o, c.demand), seed: seed, patience: o.patience,
 		hog: b.hogs[hogKey{c.hog, c.setting.hog}],
 	})
 }

@@ -182,7 +182,7 @@ func (b *bed) others(ctx context.Context, o options, times morningTimes, sluice 
 
 // rate is the number of requests per second that use that many percent of the node's CPUs.
 func (b *bed) rate(o options, percent int) float64 {
-	return demand{percent, percent}.phases(o, b.cpus)[0].Rate
+	return b.phases(o, demand{percent, percent})[0].Rate
 }
 
 // learned is what a plugin knows after days whose rises are an hour apart, the next one after the

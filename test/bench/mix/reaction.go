@@ -66,7 +66,7 @@ func (b *bed) react(ctx context.Context, o options, p pace) (r report.Reaction, 
 	r = report.Reaction{Setting: p.name, Steps: p.steps}
 	random := rand.New(rand.NewPCG(o.seed, 2))
 	d := demand{low, high}
-	levels := d.phases(o, b.cpus)
+	levels := b.phases(o, d)
 	phases := []load.Phase{{Rate: levels[0].Rate, For: o.settle}}
 	var steps []time.Duration
 	at := o.settle

@@ -65,7 +65,9 @@ func (b *bed) measure(ctx context.Context, s slice) (o outcome, err error) {
 		if at >= s.settleTime() {
 			o.latency = append(o.latency, result.Latency[i])
 			o.late = append(o.late, result.Late[i])
-			o.wait = append(o.wait, result.Wait[i])
+			if result.Wait != nil {
+				o.wait = append(o.wait, result.Wait[i])
+			}
 		}
 	}
 	return o, nil

@@ -25,6 +25,7 @@ type Machine struct {
 // Run describes the run's parameters.
 type Run struct {
 	At       time.Time
+	Service  string        // "probe", "nginx" or "redis"
 	Work     time.Duration // CPU time of a request on the idle machine
 	Slice    time.Duration
 	Settle   time.Duration // time before each slice that is not counted

@@ -10,8 +10,8 @@ import (
 // Table returns the report for people: latencies in ms, fractions in percent, CPU time in CPUs.
 func (r *Report) Table() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s, %d CPUs, %.0f GiB, Linux %s; requests of %s, slices of %s after %s, %d times; Sluice's config:\n%s\n",
-		r.Machine.Model, r.Machine.CPUs, float64(r.Machine.Memory)/(1<<30), r.Machine.Kernel, r.Run.Work, r.Run.Slice, r.Run.Settle, r.Run.Repeat, r.Run.Config)
+	fmt.Fprintf(&out, "%s, %d CPUs, %.0f GiB, Linux %s; %s, requests of %s, slices of %s after %s, %d times; Sluice's config:\n%s\n",
+		r.Machine.Model, r.Machine.CPUs, float64(r.Machine.Memory)/(1<<30), r.Machine.Kernel, r.Run.Service, r.Run.Work, r.Run.Slice, r.Run.Settle, r.Run.Repeat, r.Run.Config)
 	if len(r.Cells) > 0 {
 		grid(&out, "load|hog|setting|slices|dropped|requests|lost|p50|p99|of slices|p99.9|wait p99|late p99|busy|steal|service|batch|other|of leavings", len(r.Cells), func(i int) []any {
 			c := r.Cells[i]

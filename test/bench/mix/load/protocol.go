@@ -1,0 +1,80 @@
+package load
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// Protocol is what a client says to a server, and how it reads the answer.
+type Protocol struct {
+	Prepare []string // sent before the load, each of them answered by one line
+	Request string
+	Receive func(*bufio.Reader) error
+}
+
+// HTTP asks for a page, and reads the answer whole without decompressing it.
+func HTTP(path string) Protocol {
+	return Protocol{
+		Request: "GET " + path + " HTTP/1.1\r\nHost: service\r\nAccept-Encoding: gzip\r\n\r\n",
+		Receive: func(in *bufio.Reader) error {
+			answer, err := http.ReadResponse(in, nil)
+			if err != nil {
+				return err
+			}
+			_, err = io.Copy(io.Discard, answer.Body)
+			if answer.StatusCode != http.StatusOK {
+				err = errors.Join(err, fmt.Errorf("the service answers %s", answer.Status))
+			}
+			return errors.Join(err, answer.Body.Close())
+		},
+	}
+}
+
+// Redis stores a list of that many elements, and asks for all of them, as the test LRANGE of
+// redis-benchmark does.
+func Redis(elements int) Protocol {
+	command := func(words ...string) string {
+		var out strings.Builder
+		fmt.Fprintf(&out, "*%d\r\n", len(words))
+		for _, word := range words {
+			fmt.Fprintf(&out, "$%d\r\n%s\r\n", len(word), word)
+		}
+		return out.String()
+	}
+	store := []string{"RPUSH", "list"}
+	for i := range elements {
+		store = append(store, fmt.Sprintf("element-%06d", i))
+	}
+	return Protocol{
+		Prepare: []string{command("DEL", "list"), command(store...)},
+		Request: command("LRANGE", "list", "0", "-1"),
+		Receive: func(in *bufio.Reader) error {
+			n, err := redisLength(in, '*')
+			for ; err == nil && n > 0; n-- {
+				var length int
+				if length, err = redisLength(in, '$'); err == nil {
+					_, err = in.Discard(length + len("\r\n"))
+				}
+			}
+			return err
+		},
+	}
+}
+
+// redisLength reads a line of Redis' protocol (RESP) that gives a length.
+func redisLength(in *bufio.Reader, kind byte) (int, error) {
+	line, err := in.ReadSlice('\n')
+	if err != nil {
+		return 0, err
+	}
+	text := strings.TrimSpace(string(line))
+	if text == "" || text[0] != kind {
+		return 0, fmt.Errorf("the service answers %q", text)
+	}
+	return strconv.Atoi(text[1:])
+}
