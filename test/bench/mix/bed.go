@@ -28,6 +28,8 @@ type bed struct {
 	batch     runtime.Cgroup // the kubelet's cgroup of BestEffort pods, which is the batch cgroup
 	server    *server        // that is the service; nil for the probe
 	programs  string         // folder of the servers' programs
+	network   string         // where the server listens, see net.Dial
+	address   string
 	service   *runtime.Pod
 	resources runtime.Resources // of the service
 	hogs      map[hogKey]*runtime.Pod
@@ -130,16 +132,16 @@ func (b *bed) calibrate(ctx context.Context, o options) error {
 	if err := b.roughly(ctx); err != nil {
 		return err
 	}
-	const level = 30
+	const level, counted = 30, 2 * time.Second
 	rate := b.phases(o, demand{level, level})[0].Rate
-	got, err := b.measure(ctx, slice{phases: []load.Phase{{Rate: rate, For: 100 * time.Millisecond}, {Rate: rate, For: time.Second}}, patience: o.patience})
+	got, err := b.measure(ctx, slice{phases: []load.Phase{{Rate: rate, For: 100 * time.Millisecond}, {Rate: rate, For: counted}}, patience: o.patience})
 	if err != nil {
 		return err
 	}
 	if got.usage.Service <= 0 || len(got.latency) == 0 {
 		return errors.New("the service used no CPU time while it was calibrated")
 	}
-	cost := got.usage.Service * float64(time.Second) / float64(len(got.latency))
+	cost := got.usage.Service * float64(counted) / float64(len(got.latency))
 	if b.server != nil {
 		b.work = time.Duration(cost)
 	}
@@ -179,7 +181,11 @@ func (b *bed) roughly(ctx context.Context) error {
 func (b *bed) serve() (err error) {
 	spec := runtime.ContainerSpec{Name: "c", Args: []string{fmt.Sprintf("serve=%d", workers)}}
 	if b.server != nil {
-		if spec, err = b.server.container(b.programs, b.serverFolder()); err != nil {
+		own := filepath.Join(b.rt.Dir, "service")
+		if b.network, b.address, err = b.server.address(own); err != nil {
+			return err
+		}
+		if spec, err = b.server.container(b.programs, own, b.address); err != nil {
 			return err
 		}
 	}
@@ -187,9 +193,6 @@ func (b *bed) serve() (err error) {
 	b.service, err = b.rt.Run(runtime.PodSpec{Name: "service", Containers: []runtime.ContainerSpec{spec}})
 	return err
 }
-
-// serverFolder is where a server's own files and socket are.
-func (b *bed) serverFolder() string { return filepath.Join(b.rt.Dir, "service") }
 
 func (b *bed) run(name, args string, resources runtime.Resources) (*runtime.Pod, error) {
 	return b.rt.Run(runtime.PodSpec{Name: name, Containers: []runtime.ContainerSpec{{Name: "c", Args: []string{args}, Resources: resources}}})
@@ -225,7 +228,7 @@ func (b *bed) dial(ctx context.Context) (c client, err error) {
 		if b.server == nil {
 			c, err = load.Dial(b.service.Cgroup)
 		} else {
-			c, err = load.Connect(filepath.Join(b.serverFolder(), "socket"), b.server.connections, b.server.protocol)
+			c, err = load.Connect(b.network, b.address, b.server.connections, b.server.protocol)
 		}
 		return err
 	})

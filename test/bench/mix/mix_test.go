@@ -65,6 +65,59 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
+// TestServers runs the comparison with each real server, with slices too short for any conclusion.
+// `make e2e` runs it.
+func TestServers(t *testing.T) {
+	if err := runtime.Unavailable(runtime.Options{}); err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	for _, s := range servers() {
+		t.Run(s.name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "mix")
+			o, err := parse([]string{
+				"-service", s.name, "-servers", "../../../bin/tools/servers", "-sluice", "../../../bin/sluice", "-out", out, "-repeat", "1", "-parts", "mix",
+				"-slice", "300ms", "-settle", "200ms", "-other", "2", "-late", "1s", "-levels", "10", "-hogs", "fork,disk", "-settings", "alone,sluice",
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.progress, o.unseen = t.Logf, true
+			if err := run(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			text, err := os.ReadFile(out + ".json")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var r report.Report
+			if err := json.Unmarshal(text, &r); err != nil {
+				t.Fatal(err)
+			}
+			if r.Run.Service != s.name || r.Run.Work <= 0 || len(r.Cells) != 5 {
+				t.Errorf("%s, requests of %v, %d cells", r.Run.Service, r.Run.Work, len(r.Cells))
+			}
+			for _, c := range r.Cells {
+				if c.Setting != report.HogAlone && (c.Requests == 0 || c.P50 == 0) || c.Setting == report.HogAlone && c.Work == 0 {
+					t.Errorf("load %s, hog %q, %s: nothing was measured: %+v", c.Level, c.Hog, c.Setting, c)
+				}
+			}
+		})
+	}
+}
+
+func TestParseService(t *testing.T) {
+	t.Parallel()
+	for _, wrong := range []struct{ args, want string }{
+		{"-service apache -parts mix", "not one of probe, nginx, redis"},
+		{"-service nginx", "only for -parts mix"},
+		{"-service redis -parts mix -levels 90", "redis uses one CPU at most"},
+	} {
+		if _, err := parse(strings.Fields(wrong.args)); err == nil || !strings.Contains(err.Error(), wrong.want) {
+			t.Errorf("%s: %v, want %q", wrong.args, err, wrong.want)
+		}
+	}
+}
+
 // TestDemo runs the demo on real containers, with slices too short for any conclusion, until its
 // page has answered and the input ends. `make e2e` runs it.
 func TestDemo(t *testing.T) {

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +19,8 @@ import (
 type server struct {
 	name        string
 	command     []string
-	files       map[string]string // texts, by name in the folder /service
+	files       map[string]string // texts, by name in the folder /service; $ADDRESS is where it listens
+	tcp         bool              // it listens on a port of 127.0.0.1, and not on /service/socket
 	protocol    load.Protocol
 	connections int
 	busiest     int // maximum load in CPUs; 0 for no limit
@@ -26,7 +29,7 @@ type server struct {
 // probeService names the probe's own service.
 const probeService = "probe"
 
-// servers lists the real servers. Both listen on /service/socket.
+// servers lists the real servers.
 func servers() []server {
 	return []server{
 		{
@@ -41,11 +44,12 @@ http {
 	gzip on; gzip_comp_level 6; gzip_types text/plain;
 	client_body_temp_path /service/body; proxy_temp_path /service/proxy; fastcgi_temp_path /service/fastcgi;
 	uwsgi_temp_path /service/uwsgi; scgi_temp_path /service/scgi;
-	server { listen unix:/service/socket; root /service; }
+	server { listen $ADDRESS reuseport; root /service; }
 }
 `,
 			},
-			protocol: load.HTTP("/page"), connections: 64,
+			// On one socket of all workers, whichever is awake would take all connections.
+			tcp: true, protocol: load.HTTP("/page"), connections: 64,
 		},
 		{
 			name:     "redis",
@@ -71,6 +75,18 @@ func (s *server) String() string {
 	return s.name
 }
 
+// address returns where a server listens whose own files are in that folder, for net.Dial.
+func (s *server) address(own string) (network, address string, err error) {
+	if !s.tcp {
+		return "unix", filepath.Join(own, "socket"), nil
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", "", err
+	}
+	return "tcp", l.Addr().String(), l.Close()
+}
+
 // page returns a text that gzip makes about three times smaller, like one of the Web.
 func page(size int) string {
 	words := strings.Fields("node pod service batch memory pressure scheduler cgroup latency quota share request limit cache kernel thread wait run idle weight")
@@ -83,7 +99,7 @@ func page(size int) string {
 
 // container returns the server's container, whose programs are in a folder that `make
 // bin/tools/servers` fills, and whose own files go to another one.
-func (s *server) container(programs, own string) (runtime.ContainerSpec, error) {
+func (s *server) container(programs, own, address string) (runtime.ContainerSpec, error) {
 	spec := runtime.ContainerSpec{Name: "c", Command: s.command}
 	if _, err := os.Stat(filepath.Join(programs, s.command[0])); err != nil {
 		return spec, fmt.Errorf("%s is missing, 'make bin/tools/servers' gets it: %w", s.name, err)
@@ -91,11 +107,9 @@ func (s *server) container(programs, own string) (runtime.ContainerSpec, error) 
 	programs, err := filepath.Abs(programs)
 	errs := []error{err, os.MkdirAll(own, 0o755)}
 	texts := map[string]string{"passwd": "root:x:0:0::/:/bin/sh\n", "group": "root:x:0:\n"}
-	for name, text := range s.files {
-		texts[name] = text
-	}
+	maps.Copy(texts, s.files)
 	for name, text := range texts {
-		errs = append(errs, os.WriteFile(filepath.Join(own, name), []byte(text), 0o644))
+		errs = append(errs, os.WriteFile(filepath.Join(own, name), []byte(strings.ReplaceAll(text, "$ADDRESS", address)), 0o644))
 	}
 	for _, name := range []string{"usr", "lib", "lib64"} {
 		if _, err := os.Stat(filepath.Join(programs, name)); err == nil { // lib64 is amd64's
