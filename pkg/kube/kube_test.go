@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-	resources "k8s.io/component-helpers/resource"
 
 	"github.com/sluice-dev/sluice/pkg/cluster/nodereport"
 	"github.com/sluice-dev/sluice/pkg/cluster/selling"
@@ -32,7 +31,11 @@ func container(milli string, restarts corev1.ContainerRestartPolicy) corev1.Cont
 }
 
 func requests(pod *corev1.Pod) (selling.Amounts, error) {
-	return requested(pod, resources.PodRequests(pod, resources.PodResourcesOptions{}), selling.Sluice.Names())
+	all, err := requestsOf(pod)
+	if err != nil {
+		return selling.Amounts{}, err
+	}
+	return requested(pod, all, selling.Sluice.Names())
 }
 
 // A pod counts as the scheduler and the kubelet count it: the larger of its containers with its
@@ -295,6 +298,7 @@ func FuzzRequested(f *testing.F) {
 	f.Add("1k", "500m")
 	f.Add("-1", "9E")
 	f.Add("1e400", "0.0001")
+	f.Add("1e44444444400", "0.0001")
 	f.Fuzz(func(t *testing.T, a, b string) {
 		var pod corev1.Pod
 		for _, text := range []string{a, b} {

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -150,8 +151,32 @@ func bounded(q *quantity.Quantity, value, most int64) int64 {
 	return value
 }
 
-// requested returns what a pod requests of the resources that are sold. Its requests are those that
-// the scheduler and the kubelet count.
+// largest is more than any node has of a resource.
+const largest = 1e30
+
+// requestsOf returns what a pod requests, as the scheduler and the kubelet count it. It refuses amounts
+// such as 1e44444444400, because Kubernetes' library computes with all their digits.
+func requestsOf(pod *corev1.Pod) (corev1.ResourceList, error) {
+	lists := []corev1.ResourceList{pod.Spec.Overhead}
+	if r := pod.Spec.Resources; r != nil {
+		lists = append(lists, r.Requests, r.Limits)
+	}
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			lists = append(lists, containers[i].Resources.Requests, containers[i].Resources.Limits)
+		}
+	}
+	for _, list := range lists {
+		for name, quantity := range list {
+			if math.Abs(quantity.AsApproximateFloat64()) > largest {
+				return nil, fmt.Errorf("pod %s/%s requests more than %.0e of %s; correct the pod's requests", pod.Namespace, pod.Name, float64(largest), name)
+			}
+		}
+	}
+	return resource.PodRequests(pod, resource.PodResourcesOptions{}), nil
+}
+
+// requested returns what a pod requests of the resources that are sold.
 func requested(pod *corev1.Pod, requests corev1.ResourceList, names map[selling.Kind]string) (selling.Amounts, error) {
 	var amounts selling.Amounts
 	for kind, name := range names {
@@ -184,9 +209,11 @@ func (p *Pods) trim(object any) any {
 	if pod.Spec.Priority != nil {
 		trimmed.Priority = *pod.Spec.Priority
 	}
-	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
-	trimmed.ordinary = ordinary(requests)
-	trimmed.requests, trimmed.wrong = requested(pod, requests, p.names)
+	var requests corev1.ResourceList
+	if requests, trimmed.wrong = requestsOf(pod); trimmed.wrong == nil {
+		trimmed.ordinary = ordinary(requests)
+		trimmed.requests, trimmed.wrong = requested(pod, requests, p.names)
+	}
 	return trimmed
 }
 
