@@ -47,14 +47,15 @@ func TestRequested(t *testing.T) {
 		want int64
 		ok   bool
 	}{
-		"nothing":         {corev1.PodSpec{}, 0, true},
-		"containers":      {corev1.PodSpec{Containers: []corev1.Container{container("100", ""), container("1k", "")}}, 1100, true},
-		"init is larger":  {corev1.PodSpec{Containers: []corev1.Container{container("100", "")}, InitContainers: []corev1.Container{container("500", "")}}, 500, true},
-		"init is smaller": {corev1.PodSpec{Containers: []corev1.Container{container("100", "")}, InitContainers: []corev1.Container{container("50", "")}}, 100, true},
-		"a sidecar":       {corev1.PodSpec{Containers: []corev1.Container{container("100", "")}, InitContainers: []corev1.Container{container("50", corev1.ContainerRestartPolicyAlways)}}, 150, true},
-		"negative":        {corev1.PodSpec{Containers: []corev1.Container{container("-1", "")}}, 0, false},
-		"too much":        {corev1.PodSpec{Containers: []corev1.Container{container("4503599627370497", "")}}, 0, false},
-		"the most":        {corev1.PodSpec{Containers: []corev1.Container{container("4503599627370496", "")}}, selling.Most, true},
+		"nothing":                         {corev1.PodSpec{}, 0, true},
+		"containers":                      {corev1.PodSpec{Containers: []corev1.Container{container("100", ""), container("1k", "")}}, 1100, true},
+		"init is larger":                  {corev1.PodSpec{Containers: []corev1.Container{container("100", "")}, InitContainers: []corev1.Container{container("500", "")}}, 500, true},
+		"init is smaller":                 {corev1.PodSpec{Containers: []corev1.Container{container("100", "")}, InitContainers: []corev1.Container{container("50", "")}}, 100, true},
+		"a sidecar":                       {corev1.PodSpec{Containers: []corev1.Container{container("100", "")}, InitContainers: []corev1.Container{container("50", corev1.ContainerRestartPolicyAlways)}}, 150, true},
+		"negative":                        {corev1.PodSpec{Containers: []corev1.Container{container("-1", "")}}, 0, false},
+		"too much":                        {corev1.PodSpec{Containers: []corev1.Container{container("4503599627370497", "")}}, 0, false},
+		"the most":                        {corev1.PodSpec{Containers: []corev1.Container{container("4503599627370496", "")}}, selling.Most, true},
+		"more digits than can be counted": {corev1.PodSpec{Containers: []corev1.Container{container("1e44444444400", ""), container("0.0001", "")}}, 0, false},
 		"a sum that overflows": {corev1.PodSpec{Containers: []corev1.Container{
 			container("9223372036854775807", ""), container("9223372036854775807", ""), container("2", ""),
 		}}, 0, false},
@@ -298,10 +299,12 @@ func FuzzRequested(f *testing.F) {
 	f.Add("1k", "500m")
 	f.Add("-1", "9E")
 	f.Add("1e400", "0.0001")
-	f.Add("1e44444444400", "0.0001")
 	f.Fuzz(func(t *testing.T, a, b string) {
 		var pod corev1.Pod
 		for _, text := range []string{a, b} {
+			if i := strings.IndexAny(text, "eE"); i >= 0 && len(text)-i > 5 {
+				return // Kubernetes' own parser takes minutes for some, in the API server first
+			}
 			quantity, err := resource.ParseQuantity(text)
 			if err != nil {
 				return
