@@ -215,14 +215,14 @@ func (r *Recorder) Update() {
 // exceedsPod reports whether the limit that the record has of a container is above the quota that
 // Sluice has given its pod, which cgroup v1 refuses.
 func (r *Recorder) exceedsPod(c *node.Container) bool {
-	if r.Kernel == nil || r.QoS.Features.Knobs[knobs.Quota].V2 || c.PodPath == "" {
+	if r.Kernel == nil || r.QoS.Features.Knobs[knobs.Quota].V2 || !c.Quota.Finite() {
 		return false
 	}
 	if e, kept := r.Journal.Entry(c.PodPath, knobs.Quota); !kept || e.Wrote == nil {
 		return false
 	}
 	pod, err := r.Kernel.Read(c.PodPath, knobs.Quota)
-	return err == nil && pod.(knobs.CPUQuota).Finite() && (!c.Quota.Finite() || pod.(knobs.CPUQuota).Compare(c.Quota) < 0)
+	return err == nil && pod.(knobs.CPUQuota).Finite() && pod.(knobs.CPUQuota).Compare(c.Quota) < 0
 }
 
 // Send makes the runtime update a container's record, unless another update is pending.
