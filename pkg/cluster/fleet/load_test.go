@@ -40,7 +40,7 @@ func TestLoadOf(t *testing.T) {
 	s.Loop.Disturbed = append(s.Loop.Disturbed, control.Disturbance{Ref: "data/calm", Learned: true, Excess: control.Strain{CPUFraction: 0.05}})
 	s.Containers = append(s.Containers, status.Container{Class: workload.BE, Requested: 2000, RequestedMemoryBytes: 1 << 30}, status.Container{Class: workload.BE, Requested: math.MinInt64, RequestedMemoryBytes: math.MaxInt64})
 	n, err := LoadOf("n", s)
-	if err != nil || !slices.Equal(n.Disturbed, []string{"data/db-0"}) || n.Sold.MilliCPU < 2000 || n.Sold.MemoryBytes != math.MaxInt64 || n.Offer.MilliCPU != 7000*49/100 {
+	if err != nil || !slices.Equal(n.Disturbed, []string{"data/db-0"}) || n.Sold.MilliCPU < 2000 || n.Sold.MemoryBytes != math.MaxInt64 || n.Offer.MilliCPU != 7000 {
 		t.Errorf("%+v, %v", n, err)
 	}
 	s.Loop.Offer.ShortTerm.MemoryBytes = -1

@@ -97,6 +97,7 @@ func Selling(now time.Time) *status.Status {
 	s.Time, l.MeasuredAt = now, now
 	l.Controllers = []status.Controller{{Name: "batch", Mode: control.On}, {Name: "memory", Mode: control.On}}
 	l.Batch.State, l.Batch.Why, l.Batch.Switch, l.Refusal = status.BatchOpen, "", status.Switch{}, nil
+	l.Batch.BoundsPercent, l.Batch.BoundsWhy = 0, ""
 	return s
 }
 
