@@ -39,7 +39,7 @@ func (r *Ratio) UnmarshalText(text []byte) error {
 
 // MarshalText returns the ratio without trailing zeros: "1.2".
 func (r Ratio) MarshalText() ([]byte, error) {
-	return strconv.AppendFloat(nil, float64(r)/100, 'f', -1, 64), nil
+	return []byte(r.String()), nil
 }
 
 // String returns the same text.

@@ -47,7 +47,7 @@ type HostApplication struct {
 	MemoryMB         int               `json:"memoryMB"`                   // The offered memory in YARN's unit: whole mebibytes.
 	Why              string            `json:"why,omitempty"`              // Why nothing is offered; absent if something is.
 	File             string            `json:"file,omitempty"`             // File that tells it what it may use; absent if there is none.
-	FileProblem      string            `json:"fileProblem,omitempty"`      // Why a file of a host application could not be written; absent if all could.
+	FileProblem      string            `json:"fileProblem,omitempty"`      // Why the file could not be written; absent if it could.
 }
 
 // Controller is one controller.
@@ -99,7 +99,7 @@ type Batch struct {
 	Why              string            `json:"why,omitempty"`              // Why the state is not "open"; absent if it is.
 	KeptPercent      int               `json:"keptPercent,omitempty"`      // Part of its budget that batch work keeps while the state is "squeezed", in percent.
 	BoundsPercent    int               `json:"boundsPercent,omitempty"`    // Part of its budget that the bounds of services (slo.sluice.dev) leave batch work, in percent; absent if they leave it all.
-	BoundsWhy        string            `json:"boundsWhy,omitempty"`        // Which bound was broken; absent if the bounds leave batch work all.
+	BoundsWhy        string            `json:"boundsWhy,omitempty"`        // Which bound was broken, or that all are kept and batch work gets its budget back; absent if the bounds leave batch work all.
 	NextChangeAt     time.Time         `json:"nextChangeAt,omitzero"`      // Time of the next change by a window or by the end of an override; absent if there is none.
 	Switch           Switch            `json:"switch"`                     // Override by `sluice batch`.
 	FleetSwitch      *Switch           `json:"fleetSwitch,omitempty"`      // Override by the fleet's switch, the ConfigMap sluice-switch; absent if the plugin serves no socket for sluice-kube.

@@ -40,10 +40,10 @@ func (rt *Runtime) RunHostApplication(name string, cpus int) (*HostApplication, 
 // File returns the text of a file of its cgroup without surrounding blanks.
 func (a *HostApplication) File(name string) (string, error) { return a.rt.tree.Read(a.Cgroup, name) }
 
-// CPUTime returns the CPU time that it has used.
+// CPUTime returns the CPU time that the application has used.
 func (a *HostApplication) CPUTime() (time.Duration, error) { return a.rt.tree.CPUTime(a.Cgroup) }
 
-// Remove ends it and removes its cgroup.
+// Remove ends the application and removes its cgroup.
 func (a *HostApplication) Remove() error {
 	a.rt.host.Store(nil)
 	return errors.Join(a.process.Kill(), a.rt.tree.Remove(a.Cgroup))

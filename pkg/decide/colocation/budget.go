@@ -27,15 +27,15 @@ type Budget struct {
 // BudgetDivider divides budgets. It reuses its slices for each.
 type BudgetDivider struct {
 	claims []control.Share
-	pods   []string // UIDs of the pods whose claims come after those of the batch cgroups and host applications
+	pods   []string // UIDs of the pods, whose claims are the last ones
 	parts  []workload.MilliCPU
 	inside insideDivider
 }
 
-// Divide divides a budget between the batch cgroups, the host applications and the batch pods outside of them, by
-// weight and demand, and puts the quotas into want. Each gets at least its part of the floor by
-// weight, and at least LeastQuota. A pod keeps its present quota if the new one is hardly larger. Where
-// pods have no weights, the pods of a batch cgroup get quotas that stand for them.
+// Divide divides a budget between the batch cgroups, the host applications and the batch pods outside
+// of batch cgroups, by weight and demand, and puts the quotas into want. Each gets at least its part of
+// the floor by weight, and at least LeastQuota. A pod keeps its present quota if the new one is hardly
+// larger. Where pods have no weights, the pods of a batch cgroup get quotas that stand for them.
 func (d *BudgetDivider) Divide(v *NodeView, b *Budget, have, want CPUDesired) {
 	dirs, hosts := v.BatchCgroups.Dirs, v.HostApplications
 	d.inside.begin(v, b.Now)

@@ -26,7 +26,7 @@ const (
 type Bounds struct {
 	interval time.Duration
 	watch    stopwatch
-	share    int           // percent of the budget that batch work keeps; 0 before the first step
+	share    int           // percent of the budget that batch work keeps
 	cut      time.Duration // since the last cut
 	cutAt    time.Time     // of the last cut
 	calm     time.Duration // for which all bounds have been kept with a margin since the last rise
@@ -86,7 +86,7 @@ func (b *Bounds) Step(v *View, disturbed []Disturbance, acts, hold bool) (BatchS
 		b.said = false
 		if b.calm += passed; b.share < 100 && b.calm >= boundRiseTime {
 			b.calm = 0
-			b.why = "all services keep their bounds with a margin, and it gets its budget back step by step"
+			b.why = "all services keep their bounds with a margin, and batch work gets its budget back step by step"
 			decisions = append(decisions, b.to(min(b.share+boundRise, 100), "grow", b.why, acts, nil))
 		}
 	}
@@ -174,7 +174,7 @@ func (b *Bounds) advise(disturbed []Disturbance) (decisions []Decision) {
 			case bound.Alone && !said[bound.part]:
 				advice = bound.Advice()
 			case bound.forgotten && !said[bound.part]:
-				advice = fmt.Sprintf("its bound of %s (%s) is not kept, because its waiting has not been measured for %s; more than 512 threads are not, and cpuPressure can be bounded in place of runDelay",
+				advice = fmt.Sprintf("nothing keeps its bound of %s (%s), because its waiting has not been measured for %s; the run delay of more than 512 threads is never measured: set a bound on cpuPressure instead",
 					inPercent(bound.BoundFraction), bound.Kind, lostTime)
 			}
 			if said[bound.part] = bound.Alone || bound.forgotten; advice != "" {

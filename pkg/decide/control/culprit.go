@@ -89,11 +89,14 @@ type trouble struct {
 	victim, ref string  // UID, and "namespace/name"
 	part        int     // of Strain
 	before      float64 // excess over the baseline before the first cut
-	bears       float64 // excess from which the pod suffers
+	bears       float64 // excess from which the pod suffers; 0 for Suffers
 }
 
+// most returns the excess from which the LS pod suffers.
+func (t *trouble) most() float64 { return cmp.Or(t.bears, Suffers) }
+
 // enough returns the excess up to which a trial counts as helpful.
-func (t *trouble) enough() float64 { return min(cmp.Or(t.bears, Suffers), t.before*helpedFraction) }
+func (t *trouble) enough() float64 { return min(t.most(), t.before*helpedFraction) }
 
 // readings is the mean of several measurements.
 type readings struct {
@@ -206,7 +209,7 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 		c.free(p, a, "restore", a.ref+" is gone", a.denied)
 		return
 	}
-	if a.waited += passed; !fresh || r.above < cmp.Or(a.bears, Suffers) {
+	if a.waited += passed; !fresh || r.above < a.most() {
 		a.waited = 0
 	}
 	switch a.phase {
@@ -239,10 +242,11 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 	}
 }
 
-// bears reports whether the service is known to bear what a pod has got: that was measured since, if
-// only now and then.
+// bears reports whether a measurement since the last change of a pod's limit shows that the service can
+// bear it. It need not be a fresh one, because each step of the way back takes as long as the slowest
+// measurement.
 func (c *Culprit) bears(v *View, a *accused, r *Reading) bool {
-	return r.above < cmp.Or(a.bears, Suffers) && knownSlowly(v.Now, r.at, c.interval) && r.at.After(a.cutAt)
+	return r.above < a.most() && knownSlowly(v.Now, r.at, c.interval) && r.at.After(a.cutAt)
 }
 
 // waitsAgain reports whether a service waits while a culprit is on its way back.

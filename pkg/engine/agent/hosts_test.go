@@ -205,8 +205,8 @@ func TestHostApplicationWithPods(t *testing.T) {
 	})
 }
 
-// The application's own CPU limit, such as CPUQuota of its unit, stays the most that it has, and the
-// failsafe leaves it too.
+// Neither the loop nor the failsafe gives an application more CPU than its own limit, such as CPUQuota of
+// its unit.
 func TestHostApplicationsOwnLimit(t *testing.T) {
 	onLoops(t, knobSetup{config: besideYARN("")}, func(t *testing.T, h *loopNode) {
 		h.Mkdir(yarn)

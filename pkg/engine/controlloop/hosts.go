@@ -98,7 +98,7 @@ func (l *Loop) noteHostFile(file string, err error, next map[string]hostFile) {
 	switch {
 	case err != nil && files.problems[file] != err.Error():
 		files.problems[file] = err.Error()
-		l.Log.WithError(err).WithField("file", file).Warn("The file with the offer to a host application can't be changed; it is tried again")
+		l.Log.WithError(err).WithField("file", file).Warn("The file with the offer to a host application can't be changed; Sluice tries again")
 	case err != nil:
 	case wanted:
 		files.written[file] = f

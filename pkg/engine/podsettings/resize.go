@@ -165,13 +165,10 @@ func (s *Settings) noteLimit(c *node.Container) {
 // noteNormalizedPods notes the limits of pods with normalized containers: the kubelet writes the pod's
 // before it tells of the resize, and writes both while Sluice does not run.
 func (s *Settings) noteNormalizedPods() {
-	if s.QoS.CPURatio == 0 {
-		return
-	}
-	var last *workload.Pod
-	for _, c := range s.Order { // the containers of a pod follow each other
-		if c.Pod != last && c.Started && s.Reaches(c) && s.limitOf(c) != c.Quota {
-			last = c.Pod
+	noted := map[string]bool{}
+	for _, c := range s.Order {
+		if !noted[c.Pod.UID] && c.Started && s.Reaches(c) && s.limitOf(c) != c.Quota {
+			noted[c.Pod.UID] = true
 			s.notePodLimit(c.Pod)
 		}
 	}

@@ -88,7 +88,7 @@ func parse(args []string) (options, error) {
 	names := flags.String("settings", strings.Join([]string{report.Alone, report.Again, report.Unmanaged, report.Kubernetes, report.Sluice}, ","), "what to compare; mechanisms by hand are such settings, too")
 	levels := flags.String("levels", "10,30,60,10-60", "loads of the service, in percent of the node")
 	hogs := flags.String("hogs", "cpu,memory,cache", "kinds of batch work: cpu, memory, cache, fork, disk")
-	service := flags.String("service", probeService, "what serves in the mix part: probe, nginx or redis, whose requests need as much CPU time as they do")
+	service := flags.String("service", probeService, "the service of the mix part: probe, nginx or redis; -work is for the probe alone")
 	flags.StringVar(&o.programs, "servers", "bin/tools/servers", "folder of nginx and redis")
 	config := flags.String("config", "", "sluice.yaml; the benchmark's own if empty")
 	parts := flags.String("parts", "mix,memory,reaction", "what to measure; morning, too, if it is named")

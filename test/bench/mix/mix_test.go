@@ -11,22 +11,12 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// TestSmoke runs every part on real containers, with slices too short for any conclusion, to test
-// the harness. `make e2e` runs it.
-func TestSmoke(t *testing.T) {
-	if err := runtime.Unavailable(runtime.Options{}); err != nil {
-		t.Skipf("SKIPPED: %v", err)
-	}
-	if _, err := os.Stat("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"); err != nil {
-		t.Skipf("SKIPPED: the benchmark names files of cgroup v1: %v", err)
-	}
-	out := filepath.Join(t.TempDir(), "mix")
-	o, err := parse([]string{
+// briefly measures with slices too short for any conclusion, and returns the report.
+func briefly(t *testing.T, out string, flags ...string) (r report.Report) {
+	t.Helper()
+	o, err := parse(append([]string{
 		"-sluice", "../../../bin/sluice", "-out", out, "-repeat", "1", "-slice", "300ms", "-settle", "200ms", "-other", "2", "-late", "1s",
-		"-levels", "10-60", "-settings", "alone,alone again,unmanaged,sluice,idle-box",
-		"-memory-repeat", "1", "-grow-time", "2500ms", "-steps", "2", "-slow-steps", "1",
-		"-parts", "mix,memory,reaction,morning", "-morning", "6s", "-morning-memory", "1",
-	})
+	}, flags...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,10 +28,26 @@ func TestSmoke(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r report.Report
 	if err := json.Unmarshal(text, &r); err != nil {
 		t.Fatal(err)
 	}
+	return r
+}
+
+// TestSmoke runs every part on real containers, with slices too short for any conclusion, to test
+// the harness. `make e2e` runs it.
+func TestSmoke(t *testing.T) {
+	if err := runtime.Unavailable(runtime.Options{}); err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	if _, err := os.Stat("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"); err != nil {
+		t.Skipf("SKIPPED: the benchmark names files of cgroup v1: %v", err)
+	}
+	out := filepath.Join(t.TempDir(), "mix")
+	r := briefly(t, out,
+		"-levels", "10-60", "-settings", "alone,alone again,unmanaged,sluice,idle-box",
+		"-memory-repeat", "1", "-grow-time", "2500ms", "-steps", "2", "-slow-steps", "1",
+		"-parts", "mix,memory,reaction,morning", "-morning", "6s", "-morning-memory", "1")
 	for _, c := range r.Cells {
 		// On a busy machine, batch work beside the service may get nothing in so short a time.
 		if c.Slices != 1 || c.Setting != report.HogAlone && c.Requests == 0 || c.Setting == report.HogAlone && c.Work == 0 {
@@ -73,26 +79,8 @@ func TestServers(t *testing.T) {
 	}
 	for _, s := range servers() {
 		t.Run(s.name, func(t *testing.T) {
-			out := filepath.Join(t.TempDir(), "mix")
-			o, err := parse([]string{
-				"-service", s.name, "-servers", "../../../bin/tools/servers", "-sluice", "../../../bin/sluice", "-out", out, "-repeat", "1", "-parts", "mix",
-				"-slice", "300ms", "-settle", "200ms", "-other", "2", "-late", "1s", "-levels", "10", "-hogs", "fork,disk", "-settings", "alone,sluice",
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			o.progress, o.unseen = t.Logf, true
-			if err := run(t.Context(), o); err != nil {
-				t.Fatal(err)
-			}
-			text, err := os.ReadFile(out + ".json")
-			if err != nil {
-				t.Fatal(err)
-			}
-			var r report.Report
-			if err := json.Unmarshal(text, &r); err != nil {
-				t.Fatal(err)
-			}
+			r := briefly(t, filepath.Join(t.TempDir(), "mix"), "-service", s.name, "-servers", "../../../bin/tools/servers",
+				"-parts", "mix", "-levels", "10", "-hogs", "fork,disk", "-settings", "alone,sluice")
 			if r.Run.Service != s.name || r.Run.Work <= 0 || len(r.Cells) != 5 {
 				t.Errorf("%s, requests of %v, %d cells", r.Run.Service, r.Run.Work, len(r.Cells))
 			}
