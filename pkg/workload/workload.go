@@ -19,6 +19,8 @@ type Pod struct {
 	RuntimeHandler string
 	CgroupParent   string    // cgroup of the pod: "/kubepods/burstable/pod<uid>" or "kubepods-burstable-pod<uid>.slice"
 	Resources      Resources // pod-level resources; zero if the pod has none
+	IPs            []string  // the pod's addresses; empty if the runtime names none
+	HostNetwork    bool      // the pod has no network namespace of its own
 }
 
 // Container is a container as the runtime describes it.

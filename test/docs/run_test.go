@@ -79,7 +79,7 @@ func TestBlocks(t *testing.T) {
 					"sh": runs, "sh agent": runsBesideAgent, "sh make": makes, "sh bench": benchmarks,
 					"sh node": wouldRun, "sh node bare": wouldRun, "sh node foreground": wouldRun,
 					"sh cluster": wouldRun, "sh remote": wouldRun,
-					"yaml": accepted, "yaml values": func(*testing.T, markdown.Block) {}, "yaml refused": refused, "toml": isTOML,
+					"yaml": accepted, "yaml values": func(*testing.T, markdown.Block) {}, "yaml authorized": authorized, "yaml refused": refused, "toml": isTOML,
 					"text": func(*testing.T, markdown.Block) {}, "http": isRequest, "json": isJSON,
 				}[b.Kind]
 				if !ok {
@@ -157,7 +157,21 @@ func accepted(t *testing.T, b markdown.Block) {
 		}
 		return
 	}
-	for _, a := range planned(t, b.Text) {
+	agreed(t, planned(t, b.Text))
+}
+
+// authorized checks pods that the configuration allows more than others.
+func authorized(t *testing.T, b markdown.Block) {
+	file := filepath.Join(t.TempDir(), "sluice.yaml")
+	if err := os.WriteFile(file, []byte(`authorize: [{features: [slo], namespaces: ["*"]}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	agreed(t, planned(t, b.Text, "--config", file))
+}
+
+func agreed(t *testing.T, pods []status.Answer) {
+	t.Helper()
+	for _, a := range pods {
 		if a.Problem != "" || len(a.Warnings) > 0 {
 			t.Errorf("%s: %s %q", a.Ref, a.Problem, a.Warnings)
 		}
@@ -171,9 +185,9 @@ func refused(t *testing.T, b markdown.Block) {
 }
 
 // planned returns what the pods of a manifest would get.
-func planned(t *testing.T, manifest string) []status.Answer {
+func planned(t *testing.T, manifest string, flags ...string) []status.Answer {
 	t.Helper()
-	out, errs, _ := shell(`sluice plan -o json -f - --machine "`+madeUp+`"`, manifest)
+	out, errs, _ := shell(`sluice plan -o json -f - --machine "`+madeUp+`" `+strings.Join(flags, " "), manifest)
 	var pods []struct {
 		Answers []status.Answer `json:"answers"`
 	}

@@ -111,6 +111,13 @@ func (v *NodeView) SetAPIPods(pods map[string]evictorder.Pod) {
 	}
 }
 
+// SetLatencies enters how fast the pods with an objective answer, by UID.
+func (v *NodeView) SetLatencies(latencies map[string]observe.Latency) {
+	for i := range v.Pods {
+		v.Pods[i].Latency = latencies[v.Pods[i].UID]
+	}
+}
+
 // SetPoolCPUs replaces the CPUs of the pools after a resize.
 func (v *NodeView) SetPoolCPUs(pools []placement.PoolCPUs) {
 	v.sets, v.spares = v.sets[:0], v.spares[:0]

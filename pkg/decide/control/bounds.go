@@ -13,6 +13,7 @@ import (
 const (
 	boundCutTime  = 2 * time.Second // between two cuts
 	boundCut      = 70              // percent of its share that batch work keeps in a cut
+	boundDeepCut  = 30              // percent that it keeps at least in a cut for an objective
 	boundLeast    = 5               // percent: below, the floor of batch work counts
 	boundRiseTime = 10 * time.Second
 	boundRise     = 5   // percentage points
@@ -20,7 +21,7 @@ const (
 )
 
 // Bounds lowers the CPU budget of all batch work while a service waits for CPUs longer than its
-// bound (slo.sluice.dev), and lets it rise while all services keep their bounds. A bound that the
+// bound or answers later than its objective (slo.sluice.dev), and lets it rise while all services keep theirs. A bound that the
 // service can't keep alone costs batch work only what batch work adds to the waiting. A single
 // culprit comes first: while one is suspected or tried, the budget does not fall.
 type Bounds struct {
@@ -29,11 +30,12 @@ type Bounds struct {
 	share    int           // percent of the budget that batch work keeps
 	cut      time.Duration // since the last cut
 	cutAt    time.Time     // of the last cut
+	roseAt   time.Time     // when the share rose last
 	calm     time.Duration // for which all bounds have been kept with a margin since the last rise
 	said     bool          // in preview: the cut that would follow has been reported
 	closely  string
 	why      string
-	advised  perID[[boundsKinds]bool]
+	advised  perID[[boundsKinds + 1]bool] // the last is for the objective
 }
 
 // BatchShare is the part of its CPU budget that the bounds of services leave batch work.
@@ -71,21 +73,23 @@ func (b *Bounds) Step(v *View, disturbed []Disturbance, acts, hold bool) (BatchS
 	if v.Now.Before(b.cutAt) {
 		b.cutAt = v.Now // the clock was set back
 	}
-	worst := b.worst(disturbed)
-	switch {
-	case worst.broken != nil:
+	if v.Now.Before(b.roseAt) {
+		b.roseAt = v.Now
+	}
+	all := b.judge(disturbed)
+	switch worst := &all.worst; {
+	case worst.ratio > 1:
 		b.calm = 0
 		if !hold && b.cut == boundCutTime && b.share > boundLeast && !b.said {
-			b.cut, b.cutAt = 0, v.Now
-			b.why = fmt.Sprintf("%s waits %s of its time (%s), and its bound is %s", worst.ref, inPercent(worst.broken.WaitingFraction), worst.broken.Kind, inPercent(worst.broken.BoundFraction))
-			decisions = append(decisions, b.to(max(b.share*boundCut/100, boundLeast), "squeeze", b.why, acts, worst.broken))
+			b.cut, b.cutAt, b.why = 0, v.Now, worst.why()
+			decisions = append(decisions, b.to(max(b.share*worst.keeps()/100, boundLeast), "squeeze", b.why, acts, worst.facts()))
 		}
-	case worst.tight || worst.blind:
+	case all.tight || all.blind:
 		b.calm = 0
 	default:
 		b.said = false
-		if b.calm += passed; b.share < 100 && b.calm >= boundRiseTime {
-			b.calm = 0
+		if b.calm += passed; b.share < 100 && b.calm >= boundRiseTime && !all.stale {
+			b.calm, b.roseAt = 0, v.Now
 			b.why = "all services keep their bounds with a margin, and batch work gets its budget back step by step"
 			decisions = append(decisions, b.to(min(b.share+boundRise, 100), "grow", b.why, acts, nil))
 		}
@@ -97,12 +101,9 @@ func (b *Bounds) Step(v *View, disturbed []Disturbance, acts, hold bool) (BatchS
 }
 
 // to changes the share, if the controller acts.
-func (b *Bounds) to(share int, action, why string, acts bool, broken *Bound) Decision {
+func (b *Bounds) to(share int, action, why string, acts bool, facts []Fact) Decision {
 	inShare := func(percent int) string { return fmt.Sprintf("%d %% of its budget", percent) }
-	d := Decision{Controller: "slo", Object: "node", Action: action, From: inShare(b.share), To: inShare(share), Why: why, Moves: "share"}
-	if broken != nil {
-		d.Facts = []Fact{{"waiting_ratio", broken.WaitingFraction}, {"bound_ratio", broken.BoundFraction}}
-	}
+	d := Decision{Controller: "slo", Object: "node", Action: action, From: inShare(b.share), To: inShare(share), Why: why, Moves: "share", Facts: facts}
 	if acts {
 		b.share = share
 	} else {
@@ -111,23 +112,58 @@ func (b *Bounds) to(share int, action, why string, acts bool, broken *Bound) Dec
 	return d
 }
 
-// boundsState is what all bounds on waiting for CPUs say together.
+// boundsState is what all bounds on waiting for CPUs and all objectives say together.
 type boundsState struct {
-	broken *Bound // the one that is broken most by others; nil if all are kept
-	ref    string // its pod
-	tight  bool   // some bound is nearly broken
-	blind  bool   // some waiting is not known any more
+	worst overrun // the one that is broken most by others; its ratio is 1 if all are kept
+	tight bool    // some bound is nearly broken
+	blind bool    // some waiting is not known any more
+	stale bool    // some measurement does not show yet what the last growth has brought
 }
 
-// worst looks at the bounds on waiting for CPUs. A pod that its own limit throttles waits for
-// itself.
-func (b *Bounds) worst(disturbed []Disturbance) (s boundsState) {
+// overrun is a bound or an objective that others break.
+type overrun struct {
+	ratio     float64 // of what is measured to what is tolerated, above 1
+	ref       string  // the pod
+	bound     *Bound  // nil if it is an objective
+	objective *Objective
+}
+
+func (o *overrun) why() string {
+	if o.bound != nil {
+		return fmt.Sprintf("%s waits %s of its time (%s), and its bound is %s", o.ref, inPercent(o.bound.WaitingFraction), o.bound.Kind, inPercent(o.bound.BoundFraction))
+	}
+	return fmt.Sprintf("%s answers %s, and its objective is %s", o.ref, o.objective.Now(), o.objective.Most())
+}
+
+func (o *overrun) facts() []Fact {
+	if o.bound != nil {
+		return []Fact{{"waiting_ratio", o.bound.WaitingFraction}, {"bound_ratio", o.bound.BoundFraction}}
+	}
+	return o.objective.facts()
+}
+
+// keeps returns the percentage of its share that batch work keeps in a cut. An objective takes seconds to
+// show what a cut has brought, so that one that is broken by far costs batch work more at once.
+func (o *overrun) keeps() int {
+	if o.bound != nil {
+		return boundCut
+	}
+	return max(int(boundCut/o.ratio), boundDeepCut)
+}
+
+// judge looks at the bounds on waiting for CPUs and at the objectives. A pod that its own limit throttles
+// waits for itself.
+func (b *Bounds) judge(disturbed []Disturbance) (s boundsState) {
 	b.closely = ""
-	most, nearest := 1.0, -1.0
+	s.worst.ratio = 1
+	nearest := -1.0
 	for i := range disturbed {
 		d := &disturbed[i]
 		if d.throttled() {
 			continue
+		}
+		if d.Objective != nil {
+			b.judgeObjective(d, &s)
 		}
 		for k := range d.Bounds {
 			bound := &d.Bounds[k]
@@ -142,13 +178,27 @@ func (b *Bounds) worst(disturbed []Disturbance) (s boundsState) {
 			if ratio > nearest {
 				nearest, b.closely = ratio, d.UID
 			}
-			if ratio > most && b.breaks(bound, &d.Latest[bound.part]) {
-				most, s.broken, s.ref = ratio, bound, d.Ref
+			if ratio > s.worst.ratio && b.breaks(bound, &d.Latest[bound.part]) {
+				s.worst = overrun{ratio: ratio, ref: d.Ref, bound: bound}
 			}
 			s.tight = s.tight || bound.WaitingFraction > bound.ample
 		}
 	}
 	return s
+}
+
+func (b *Bounds) judgeObjective(d *Disturbance, s *boundsState) {
+	o := d.Objective
+	if !o.Measured {
+		s.blind = s.blind || o.lost
+		return
+	}
+	ratio := o.Seconds / o.tolerated
+	if ratio > s.worst.ratio && o.Slow >= leastSlow && !o.from.Before(b.cutAt) {
+		s.worst = overrun{ratio: ratio, ref: d.Ref, objective: o}
+	}
+	s.tight = s.tight || o.Seconds > o.ample
+	s.stale = s.stale || o.from.Before(b.roseAt)
 }
 
 // breaks reports whether the latest measurement is over the bound, too, and shows what the last cut
@@ -157,36 +207,44 @@ func (b *Bounds) breaks(bound *Bound, latest *Reading) bool {
 	return latest.value > bound.tolerated && !latest.from.Before(b.cutAt)
 }
 
-// advise reports bounds that pods break without batch work, and bounds that can't be kept because
-// nothing is measured.
+// advise reports bounds and objectives that pods break without batch work, and those that can't be kept
+// because nothing is measured.
 func (b *Bounds) advise(disturbed []Disturbance) (decisions []Decision) {
 	b.advised.begin()
 	for i := range disturbed {
 		d := &disturbed[i]
-		if len(d.Bounds) == 0 {
+		if len(d.Bounds) == 0 && d.Objective == nil {
 			continue
 		}
 		said := b.advised.at(d.UID)
+		say := func(said *bool, advice string, facts []Fact) {
+			if advice != "" && !*said {
+				decisions = append(decisions, Decision{Controller: "slo", Object: d.Ref, Action: "advise", Why: advice, Facts: facts})
+			}
+			*said = advice != ""
+		}
 		for k := range d.Bounds {
 			bound := &d.Bounds[k]
-			advice := ""
-			switch {
-			case bound.Alone && !said[bound.part]:
-				advice = bound.Advice()
-			case bound.forgotten && !said[bound.part]:
-				advice = fmt.Sprintf("nothing keeps its bound of %s (%s), because its waiting has not been measured for %s; the run delay of more than 512 threads is never measured: set a bound on cpuPressure instead",
-					inPercent(bound.BoundFraction), bound.Kind, lostTime)
-			}
-			if said[bound.part] = bound.Alone || bound.forgotten; advice != "" {
-				decisions = append(decisions, Decision{
-					Controller: "slo", Object: d.Ref, Action: "advise", Why: advice,
-					Facts: []Fact{{"waiting_ratio", bound.WaitingFraction}, {"bound_ratio", bound.BoundFraction}},
-				})
-			}
+			say(&said[bound.part], bound.advice(), []Fact{{"waiting_ratio", bound.WaitingFraction}, {"bound_ratio", bound.BoundFraction}})
+		}
+		if o := d.Objective; o != nil {
+			say(&said[boundsKinds], o.Advice(), o.facts())
 		}
 	}
 	b.advised.end()
 	return decisions
+}
+
+// advice says what to do about a bound that can't be kept; "" if it can.
+func (b *Bound) advice() string {
+	switch {
+	case b.Alone:
+		return b.Advice()
+	case b.forgotten:
+		return fmt.Sprintf("nothing keeps its bound of %s (%s), because its waiting has not been measured for %s; the run delay of more than 512 threads is never measured: set a bound on cpuPressure instead",
+			inPercent(b.BoundFraction), b.Kind, lostTime)
+	}
+	return ""
 }
 
 // Advice says what to do about a bound that the pod can't keep alone.

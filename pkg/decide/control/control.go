@@ -135,6 +135,7 @@ type Pod struct {
 	Evict        workload.Evict
 	Tier         workload.Tier    // of a BE pod
 	SLO          workload.SLO     // the tightest bounds of its containers
+	Latency      observe.Latency  // by the histogram that SLO.Latency names; zero if it names none
 	Allow        workload.Actions // actions that the annotation allow.sluice.dev permits although the pod is not BE
 	First, Count int              // range of its containers in View.Containers
 }

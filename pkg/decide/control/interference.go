@@ -30,14 +30,15 @@ func strainName(i int) (name string, r hintKind) {
 
 // Disturbance compares the waiting of an LS pod with its waiting without batch work.
 type Disturbance struct {
-	Pod      int       `json:"-"` // in View.Pods
-	UID      string    `json:"-"`
-	Ref      string    `json:"pod"`                // LS pod as "namespace/name".
-	Calm     Strain    `json:"calm"`               // Baseline: how the pod waits without batch work.
-	Excess   Strain    `json:"excess"`             // Waiting beyond the baseline while batch work runs, over some seconds.
-	Learned  bool      `json:"learned"`            // Whether the baseline is known.
-	Bounds   []Bound   `json:"bounds,omitempty"`   // Bounds of slo.sluice.dev; absent if the pod has none.
-	Suspects []Suspect `json:"suspects,omitempty"` // Batch pods that used most while the pod waited; a hint, not a proof; absent if it did not wait.
+	Pod       int        `json:"-"` // in View.Pods
+	UID       string     `json:"-"`
+	Ref       string     `json:"pod"`                 // LS pod as "namespace/name".
+	Calm      Strain     `json:"calm"`                // Baseline: how the pod waits without batch work.
+	Excess    Strain     `json:"excess"`              // Waiting beyond the baseline while batch work runs, over some seconds.
+	Learned   bool       `json:"learned"`             // Whether the baseline is known.
+	Bounds    []Bound    `json:"bounds,omitempty"`    // Bounds of slo.sluice.dev; absent if the pod has none.
+	Objective *Objective `json:"objective,omitempty"` // Latency objective of slo.sluice.dev; absent if the pod has none.
+	Suspects  []Suspect  `json:"suspects,omitempty"`  // Batch pods that used most while the pod waited; a hint, not a proof; absent if it did not wait.
 
 	bears  [strains]float64 // by the parts of Strain, what its bounds leave of Suffers; 0 for Suffers
 	Latest [strains]Reading `json:"-"` // newest measurements, by the parts of Strain
@@ -92,6 +93,7 @@ type Interference struct {
 	disturbed []Disturbance
 	users     [hintKinds]users
 	least     time.Duration // for which bounds have left batch work no more than they can
+	lightAt   time.Time     // since when BE load has been light; zero while it is not
 }
 
 type suffering struct {
@@ -101,6 +103,7 @@ type suffering struct {
 	met          [strains]bool
 	reported     [strains]bool
 	bounds       [boundsKinds]bounded
+	objective    objective
 }
 
 // NewInterference returns the measurement of interference. Step must be called once per
@@ -117,6 +120,12 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 		f.least = 0
 	}
 	light := used*100 <= v.Allocatable*lightPercent || f.least >= leastShareTime
+	switch {
+	case !light || !sure:
+		f.lightAt = time.Time{}
+	case f.lightAt.IsZero() || v.Now.Before(f.lightAt):
+		f.lightAt = v.Now
+	}
 	f.pods.begin()
 	f.disturbed = f.disturbed[:0]
 	var decisions []Decision
@@ -127,8 +136,8 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 		}
 		s := f.pods.at(p.UID)
 		f.measure(v, p, s, sure, light, passed)
-		one := Disturbance{Pod: i, UID: p.UID, Ref: p.Ref, Calm: s.calm, Excess: s.excess, Learned: true, Bounds: f.boundsOf(v, p, s), Latest: s.latest}
-		some := false
+		one := Disturbance{Pod: i, UID: p.UID, Ref: p.Ref, Calm: s.calm, Excess: s.excess, Learned: true, Bounds: f.boundsOf(v, p, s), Objective: f.objectiveOf(v, p, s), Latest: s.latest}
+		some := one.Objective != nil
 		for part := range strains {
 			some = some || s.met[part]
 			if s.met[part] && s.learned[part] < learnTime {

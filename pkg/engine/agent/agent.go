@@ -74,6 +74,8 @@ type Options struct {
 	ClaimDevices   claim.DomainKind                 // what is offered to claims
 	StateDir       string                           // directory of the batch switch's file, of what was learned of the usage, and of claims; "" for none
 	Notices        *notices.Folder                  // files with the notices of the pods that ask for them; nil without
+	Latencies      controlloop.Latencies            // reads latency objectives; nil reads none
+	OnHostNetwork  bool                             // this process is on the host's network
 	LearnedUsage   *predict.Set                     // what was learned of the usage before the start; nil for nothing
 
 	// Clock returns the present time; nil uses the system's clock. With a Clock the agent

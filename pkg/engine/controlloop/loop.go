@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/memorylimit"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/notices"
+	"github.com/sluice-dev/sluice/pkg/engine/objectives"
 	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
 	"github.com/sluice-dev/sluice/pkg/engine/runtimerecord"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -45,6 +46,15 @@ type Failsafe interface {
 	TakeReport() (failsafe.Report, bool)
 }
 
+// Latencies are the response times of the pods that have a latency objective; see pkg/engine/objectives. Its
+// methods do not wait.
+type Latencies interface {
+	// Follow reads these pods until the context ends or it is called again, and no others.
+	Follow(ctx context.Context, targets []objectives.Target)
+	// Latest returns the latest latencies, by the pods' UIDs.
+	Latest() map[string]observe.Latency
+}
+
 // Options are the host's facilities that the loop needs.
 type Options struct {
 	Failsafe Failsafe // nil: there is no failsafe
@@ -63,6 +73,10 @@ type Options struct {
 	Notices *notices.Folder
 	// FleetSwitch returns the switch of the fleet; nil without sluice-kube.
 	FleetSwitch func() status.Switch
+	// Latencies reads latency objectives; nil reads none.
+	Latencies Latencies
+	// OnHostNetwork reports that this process is on the host's network, and so reaches the pods there.
+	OnHostNetwork bool
 	// Failures counts the failed samples, by kind; nil if nothing is sampled.
 	Failures func() []status.Failure
 }
@@ -131,6 +145,7 @@ type Loop struct {
 
 	notice      control.Notice // that holds
 	noticeFiles noticeFiles
+	objectives  []objectives.Target // that are read
 	hostFiles   hostFiles
 
 	usageLoaded  bool // the usage that an earlier run has learned was read, or can't be
@@ -189,6 +204,7 @@ func (l *Loop) Tick(s *observe.Snapshot) {
 		l.View.ForgetPoolLoad()
 	}
 	if all {
+		l.followObjectives()
 		l.View.Stays = l.notYielding()
 		l.View.Isolated = l.View.Stays == ""
 	}

@@ -46,7 +46,7 @@ func (l *Loop) Status() *status.Loop {
 	s.Disturbed = slices.Clone(l.disturbed)
 	for i := range s.Disturbed {
 		d := &s.Disturbed[i]
-		d.Suspects, d.Bounds = slices.Clone(d.Suspects), slices.Clone(d.Bounds)
+		d.Suspects, d.Bounds = slices.Clone(d.Suspects), slices.Clone(d.Bounds) // and Objective is new in each step
 	}
 	s.Controllers = l.ControllerStatus()
 	if l.Failures != nil {

@@ -28,6 +28,10 @@ func podOf(p *api.PodSandbox) *workload.Pod {
 		RuntimeHandler: p.GetRuntimeHandler(),
 		CgroupParent:   p.GetLinux().GetCgroupParent(),
 		Resources:      resourcesOf(p.GetLinux().GetPodResources()),
+		IPs:            p.GetIps(),
+		HostNetwork: !slices.ContainsFunc(p.GetLinux().GetNamespaces(), func(n *api.LinuxNamespace) bool {
+			return n.GetType() == "network"
+		}),
 	}
 	if pod.UID == "" {
 		pod.UID = pod.ID

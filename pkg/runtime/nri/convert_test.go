@@ -21,10 +21,12 @@ import (
 func TestPod(t *testing.T) {
 	t.Parallel()
 	got := podOf(&api.PodSandbox{
-		Id: "p", Uid: "u", Namespace: "ns", Name: "n", RuntimeHandler: "kata",
+		Ips: []string{"192.0.2.1"},
+		Id:  "p", Uid: "u", Namespace: "ns", Name: "n", RuntimeHandler: "kata",
 		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
 		Linux: &api.LinuxPodSandbox{
 			CgroupParent: "/kubepods/podu",
+			Namespaces:   []*api.LinuxNamespace{{Type: "ipc"}, {Type: "network", Path: "/run/netns/a"}},
 			PodResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Quota: api.Int64(int64(200000)), Period: api.UInt64(uint64(100000))}},
 		},
 	})
@@ -32,6 +34,7 @@ func TestPod(t *testing.T) {
 		ID: "p", UID: "u", Namespace: "ns", Name: "n", RuntimeHandler: "kata",
 		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
 		CgroupParent: "/kubepods/podu", Resources: workload.Resources{Quota: 200000, Period: 100000},
+		IPs: []string{"192.0.2.1"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -39,8 +42,8 @@ func TestPod(t *testing.T) {
 	if !podOf(&api.PodSandbox{Annotations: map[string]string{"kubernetes.io/config.source": "file"}}).Static() {
 		t.Error("a static pod is taken for one of the API server")
 	}
-	if got := podOf(&api.PodSandbox{Id: "p"}); got.UID != "p" {
-		t.Errorf("a pod without UID is known as %q", got.UID)
+	if got := podOf(&api.PodSandbox{Id: "p"}); got.UID != "p" || !got.HostNetwork {
+		t.Errorf("a pod without UID and network namespace is %+v", got)
 	}
 }
 

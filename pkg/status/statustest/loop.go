@@ -78,6 +78,10 @@ func Looped() *status.Status {
 				{Kind: "ioPressure", BoundFraction: 0.1, WaitingFraction: 0.2, Measured: true, BrokenAt: at.Add(-time.Hour), Alone: true},
 				{Kind: "runDelay", BoundFraction: 0.1, WaitingFraction: 0.07},
 			},
+			Objective: &control.Objective{
+				Metric: "http_request_duration_seconds", QuantileFraction: 0.99, BoundSeconds: 0.02, Seconds: 0.0317, Requests: 2150, Slow: 130,
+				Measured: true, BrokenAt: at.Add(-20 * time.Second), Problem: "connection refused",
+			},
 			Ref: "data/db-0", Learned: true, Calm: control.Strain{CPUFraction: 0.02}, Excess: control.Strain{CPUFraction: 0.11, RunDelayFraction: 0.05},
 			Suspects: []control.Suspect{{Ref: "batch/db-0", UsageFraction: 0.8}},
 		}},

@@ -93,10 +93,13 @@ func bounds() []metric {
 		kind control.BoundKind
 		name string
 	}{{control.BoundCPU, "cpu"}, {control.BoundMemory, "memory"}, {control.BoundIO, "io"}, {control.BoundRunDelay, "run_delay"}}
-	pods := func(counts func(*control.Bound) bool) func(*scrape, *sink) {
+	pods := func(counts func(*control.Bound) bool, objective func(*control.Objective) bool) func(*scrape, *sink) {
 		return loopSamples(func(l *status.Loop, out *sink) {
-			n := map[control.BoundKind]int{}
+			n, latency := map[control.BoundKind]int{}, 0
 			for i := range l.Disturbed {
+				if o := l.Disturbed[i].Objective; o != nil && objective(o) {
+					latency++
+				}
 				for k := range l.Disturbed[i].Bounds {
 					if b := &l.Disturbed[i].Bounds[k]; counts(b) {
 						n[b.Kind]++
@@ -106,14 +109,25 @@ func bounds() []metric {
 			for _, label := range labels {
 				out.put(float64(n[label.kind]), label.name)
 			}
+			out.put(float64(latency), "latency")
 		})
 	}
 	kind := []string{"kind"}
 	return []metric{
-		{"sluice_slo_pods", "LS and pinned pods with a bound on their waiting (slo.sluice.dev).", gauge, kind,
-			pods(func(*control.Bound) bool { return true })},
-		{"sluice_slo_broken_pods", "Pods that wait longer than their bound.", gauge, kind,
-			pods(func(b *control.Bound) bool { return !b.BrokenAt.IsZero() })},
+		{"sluice_slo_pods", "LS and pinned pods with a bound on their waiting, or with an objective for latency (slo.sluice.dev).", gauge, kind,
+			pods(func(*control.Bound) bool { return true }, func(*control.Objective) bool { return true })},
+		{"sluice_slo_broken_pods", "Pods that wait longer than their bound, or answer later than their objective.", gauge, kind,
+			pods(func(b *control.Bound) bool { return !b.BrokenAt.IsZero() }, func(o *control.Objective) bool { return !o.BrokenAt.IsZero() })},
+		{"sluice_slo_unread_pods", "Pods whose response times are not known, although they have an objective.", gauge, nil,
+			oneLooked(func(l *status.Loop) float64 {
+				n := 0
+				for i := range l.Disturbed {
+					if o := l.Disturbed[i].Objective; o != nil && !o.Measured {
+						n++
+					}
+				}
+				return float64(n)
+			})},
 		{"sluice_slo_batch_ratio", "Part of its CPU budget that the bounds leave batch work.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 {
 				if l.Batch.BoundsPercent == 0 {

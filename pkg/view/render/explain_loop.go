@@ -70,6 +70,7 @@ func disturbanceText(out *strings.Builder, d *control.Disturbance) {
 		out.WriteString("Nothing disturbs it.\n")
 	}
 	boundsText(out, d.Bounds)
+	objectiveText(out, d.Objective)
 	if !d.Learned {
 		paragraph(out, "", "What is calm is still being learned.")
 	}
@@ -105,5 +106,26 @@ func boundsText(out *strings.Builder, bounds []control.Bound) {
 		if bounds[i].Alone {
 			paragraph(out, "", "Advice: "+bounds[i].Advice()+".")
 		}
+	}
+}
+
+// objectiveText says whether a pod keeps its latency objective.
+func objectiveText(out *strings.Builder, o *control.Objective) {
+	if o == nil {
+		return
+	}
+	out.WriteString("\n")
+	now, state := "?", "not measured"
+	if o.Measured {
+		now, state = fmt.Sprintf("%s (of %d requests)", o.Now(), o.Requests), "kept"
+	}
+	if !o.BrokenAt.IsZero() {
+		state = "broken since " + moment(o.BrokenAt)
+	}
+	terminal.Table(out, "", terminal.Columns, [][]string{{"OBJECTIVE FOR", "MOST", "NOW", "STATE"}, {o.Metric, o.Most(), now, state}})
+	if advice := o.Advice(); advice != "" {
+		paragraph(out, "", "Advice: "+advice+".")
+	} else if o.Problem != "" {
+		paragraph(out, "", "The histogram can't be read now: "+o.Problem+".")
 	}
 }

@@ -43,6 +43,11 @@ func (f *frame) notes() []string {
 			}
 		}
 	}
+	for i := range s.Loop.Disturbed {
+		if o := s.Loop.Disturbed[i].Objective; o != nil && !o.BrokenAt.IsZero() {
+			note(bad, "OBJECTIVE", fmt.Sprintf("%s: answers %s, its objective is %s", s.Loop.Disturbed[i].Ref, o.Now(), o.Most()))
+		}
+	}
 	for _, a := range s.Loop.Advice {
 		note(title, "ADVICE", a.Object+": "+a.Text)
 	}

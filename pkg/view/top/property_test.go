@@ -64,7 +64,7 @@ func drawStatus(t *rapid.T) *status.Status {
 			Batch:     status.Batch{State: status.BatchState(text.Draw(t, "state")), Why: text.Draw(t, "why"), Known: rapid.Bool().Draw(t, "known"), Budget: milli.Draw(t, "budget"), Mechanism: status.Mechanism(text.Draw(t, "mechanism"))},
 			Memory:    status.BatchMemory{UsedBytes: rapid.Int64().Draw(t, "held"), GoalBytes: 1},
 			Refusal:   &status.Refusal{NewBatch: rapid.Bool().Draw(t, "new"), EndsAt: at},
-			Disturbed: []control.Disturbance{{Ref: text.Draw(t, "disturbed"), Excess: control.Strain{CPUFraction: share.Draw(t, "excess")}, Suspects: []control.Suspect{{Ref: text.Draw(t, "suspect")}}, Bounds: []control.Bound{{Kind: control.BoundKind(text.Draw(t, "bound")), BrokenAt: at, WaitingFraction: share.Draw(t, "waiting")}}}},
+			Disturbed: []control.Disturbance{{Ref: text.Draw(t, "disturbed"), Excess: control.Strain{CPUFraction: share.Draw(t, "excess")}, Suspects: []control.Suspect{{Ref: text.Draw(t, "suspect")}}, Objective: &control.Objective{Metric: text.Draw(t, "metric"), BrokenAt: at, Seconds: share.Draw(t, "seconds")}, Bounds: []control.Bound{{Kind: control.BoundKind(text.Draw(t, "bound")), BrokenAt: at, WaitingFraction: share.Draw(t, "waiting")}}}},
 			Advice:    []control.Advice{{Object: text.Draw(t, "object"), Text: text.Draw(t, "advice")}},
 			Decisions: []status.Decision{{Time: at, Mode: control.Preview, Decision: control.Decision{Object: text.Draw(t, "object"), Action: text.Draw(t, "action"), To: text.Draw(t, "to"), Why: text.Draw(t, "why")}}},
 		}

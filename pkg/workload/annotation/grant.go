@@ -95,17 +95,31 @@ func (r *reader) allowMore(requested *workload.Request, a *candidate) error {
 			return r.more(HighTier, a, fmt.Sprintf("is above the %s that this node gives to pods without mid resources", most))
 		}
 	case sloKey:
-		least := float64(r.rules.LeastSLOPercent) / 100
-		if g := r.given(a.key); g != nil && g.SLO.OnCPU() > 0 {
-			least = min(least, g.SLO.OnCPU())
-		}
-		if tightest := requested.SLO.OnCPU(); tightest > 0 && tightest < least {
-			return r.more(TightSLO, a, fmt.Sprintf("has a bound of %s on waiting for CPUs, and this node gives up batch work for bounds of %s or more", percent(tightest), percent(least)))
-		}
+		return r.allowSLO(&requested.SLO, a)
 	case oomScoreKey:
 		if requested.OOMScore.Value < r.container.OOMScoreAdj {
 			return r.more(OOMScore, a, fmt.Sprintf("is below the kubelet's %d", r.container.OOMScoreAdj))
 		}
+	}
+	return nil
+}
+
+// allowSLO refuses what could cost the node nearly all batch work: an objective, whose figures are the
+// pod's own, and a narrow bound on waiting for CPUs.
+func (r *reader) allowSLO(requested *workload.SLO, a *candidate) error {
+	least := float64(r.rules.LeastSLOPercent) / 100
+	var given workload.SLO
+	if g := r.given(a.key); g != nil {
+		given = g.SLO
+	}
+	if bound := given.OnCPU(); bound > 0 {
+		least = min(least, bound)
+	}
+	if tightest := requested.OnCPU(); tightest > 0 && tightest < least {
+		return r.more(TightSLO, a, fmt.Sprintf("has a bound of %s on waiting for CPUs, and this node gives up batch work for bounds of %s or more", percent(tightest), percent(least)))
+	}
+	if requested.Latency.Bound > 0 && requested.Latency != given.Latency {
+		return r.more(TightSLO, a, "has a latency objective, which could cost this node nearly all batch work")
 	}
 	return nil
 }

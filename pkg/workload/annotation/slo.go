@@ -14,13 +14,17 @@ import (
 // leastShare is the lowest bound in percent: what the kernel's figures distinguish.
 const leastShare = 0.1
 
-// parseSLO parses a mapping like {runDelay: 5%, memoryPressure: 0.5%}.
+// parseSLO parses a mapping like {runDelay: 5%, latency: {metric: …, bound: 20ms, port: 8080}}.
 func parseSLO(text string) (s workload.SLO, err error) {
 	err = parseMapping(text,
 		shareField("runDelay", &s.RunDelay), shareField("cpuPressure", &s.CPUPressure),
-		shareField("memoryPressure", &s.MemoryPressure), shareField("ioPressure", &s.IOPressure))
+		shareField("memoryPressure", &s.MemoryPressure), shareField("ioPressure", &s.IOPressure),
+		field{"latency", func(node *yaml.Node) (err error) {
+			s.Latency, err = readObjective(node)
+			return err
+		}})
 	if err == nil && s == (workload.SLO{}) {
-		err = errors.New("must have a bound on runDelay, cpuPressure, memoryPressure or ioPressure")
+		err = errors.New("must have a bound on runDelay, cpuPressure, memoryPressure, ioPressure or latency")
 	}
 	return s, err
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/engine/controlloop"
 	"github.com/sluice-dev/sluice/pkg/engine/notices"
+	"github.com/sluice-dev/sluice/pkg/engine/objectives"
 	"github.com/sluice-dev/sluice/pkg/engine/sampler"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
@@ -298,6 +299,7 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 		log.WithError(err).Warn("Pods that ask for notices get none")
 	}
 	options.Notices = s.notices
+	options.Latencies, options.OnHostNetwork = objectives.New(), s.HostRoot == "/"
 	if h.AffinitiesErr != nil {
 		return nil, h.AffinitiesErr
 	}

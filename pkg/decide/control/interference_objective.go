@@ -1,0 +1,146 @@
+package control
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/observe"
+)
+
+// Objective is a latency objective of slo.sluice.dev with what was measured.
+type Objective struct {
+	Metric           string    `json:"metric"`            // Histogram of the pod's response times.
+	QuantileFraction float64   `json:"quantileFraction"`  // Share of the requests that must be answered within the bound, 0 to 1.
+	BoundSeconds     float64   `json:"boundSeconds"`      // Largest response time, in seconds.
+	Seconds          float64   `json:"seconds"`           // Quantile of the response times, in seconds.
+	Requests         int       `json:"requests"`          // Requests by which the quantile is known, of the last 5 to 60 seconds.
+	Slow             int       `json:"slow"`              // Requests that took longer than the bound.
+	Measured         bool      `json:"measured"`          // Whether the response times are known now; for the first five minutes in which they are not, batch work does not get more CPU.
+	Problem          string    `json:"problem,omitempty"` // Why the histogram can't be read; absent if it can.
+	BrokenAt         time.Time `json:"brokenAt,omitzero"` // Time at which the objective was broken; absent while it is kept.
+	Alone            bool      `json:"alone"`             // Whether the pod broke the objective for ten minutes while no batch work ran, so that batch work isn't the cause.
+
+	from      time.Time // start of the window
+	lost      bool      // it was measured a short time ago, and is not now
+	unread    bool      // it could not be read for so long that somebody should know
+	tolerated float64   // response time in seconds up to which batch work may slow the pod down: the bound, or slightly more than what it needs alone
+	ample     float64   // response time below which batch work may get more CPU
+}
+
+// The constants of objectives.
+const (
+	latencyAge   = 15 * time.Second // after which a reading is too old, as three have failed
+	unreadTime   = time.Minute      // that a pod may take to serve its histogram
+	leastSlow    = 3                // slow requests that break an objective: one may have been unlucky
+	slowdown     = 0.1              // by which batch work may slow down a pod that breaks its objective alone
+	calmFollows  = 0.2              // part of the way that the calm latency goes with each reading
+	calmRequests = 30               // that a window needs to say what is calm
+)
+
+// objective is the state of a pod's objective.
+type objective struct {
+	calm  float64       // response time without batch work in seconds; 0 if unknown
+	at    time.Time     // of the latest reading
+	known time.Time     // when it was measured last, or else since when it could have been
+	since time.Time     // since when it is broken
+	alone time.Duration // for which it has been broken without batch work
+}
+
+// follow takes a new reading. It is calm if no batch work ran during its window.
+func (o *objective) follow(l *observe.Latency, bound float64, calm bool) {
+	if !l.At.After(o.at) && !l.At.Before(o.at) {
+		return
+	}
+	took := max(0, l.At.Sub(o.at))
+	if o.at.IsZero() || took > latencyAge {
+		took = 0
+	}
+	o.at = l.At
+	if l.Requests >= calmRequests {
+		switch {
+		case calm && o.calm == 0:
+			o.calm = l.Seconds
+		case calm || l.Seconds < o.calm: // alone, it would not be slower
+			o.calm += (l.Seconds - o.calm) * calmFollows
+		}
+	}
+	switch {
+	case l.Seconds > bound && l.Slow >= leastSlow:
+		if o.since.IsZero() {
+			o.since = l.At
+		}
+	case l.Seconds < bound*keptAgain:
+		o.since = time.Time{}
+	}
+	switch {
+	case o.since.IsZero():
+		o.alone = 0
+	case calm:
+		o.alone = min(o.alone+took, aloneTime)
+	}
+}
+
+// objectiveOf returns the pod's objective with what was measured; nil if it has none.
+func (f *Interference) objectiveOf(v *View, p *Pod, s *suffering) *Objective {
+	wants, l, o := &p.SLO.Latency, &p.Latency, &s.objective
+	if wants.Bound == 0 {
+		return nil
+	}
+	bound := wants.Bound.Seconds()
+	measured := recent(v.Now, l.At, latencyAge)
+	if measured {
+		o.follow(l, bound, !f.lightAt.IsZero() && !l.From.Before(f.lightAt))
+	}
+	lately := recent(v.Now, o.at, lostTime)
+	if !lately {
+		*o = objective{at: o.at, known: o.known}
+	}
+	tolerated := max(bound, o.calm*(1+slowdown))
+	now := Objective{
+		Metric: wants.Metric, QuantileFraction: wants.Quantile, BoundSeconds: bound,
+		Measured: measured, Problem: l.Problem, BrokenAt: o.since, Alone: o.alone >= aloneTime,
+		lost: !measured && lately, tolerated: tolerated, ample: max(boundMargin*bound, o.calm+boundMargin*(tolerated-o.calm)),
+	}
+	if measured {
+		now.Seconds, now.Requests, now.Slow, now.from = l.Seconds, int(l.Requests), int(l.Slow), l.From
+	}
+	if measured || o.known.IsZero() || v.Now.Before(o.known) {
+		o.known = v.Now
+	}
+	now.unread = v.Now.Sub(o.known) >= unreadTime
+	return &now
+}
+
+// Now says how fast the pod answers.
+func (o *Objective) Now() string {
+	return fmt.Sprintf("%s of its requests within %s", o.share(), milliseconds(o.Seconds))
+}
+
+// Most says what the objective is.
+func (o *Objective) Most() string { return milliseconds(o.BoundSeconds) }
+
+func (o *Objective) share() string {
+	return fmt.Sprintf("%g %%", math.Round(o.QuantileFraction*1e4)/100)
+}
+
+func (o *Objective) facts() []Fact {
+	return []Fact{{"seconds", o.Seconds}, {"bound_seconds", o.BoundSeconds}, {"requests", float64(o.Requests)}}
+}
+
+// Advice says what to do about an objective that the pod can't keep alone, or whose histogram can't be
+// read; "" if there is nothing to do.
+func (o *Objective) Advice() string {
+	switch {
+	case o.Alone && o.Measured:
+		return fmt.Sprintf("it has answered later than its objective of %s for ten minutes without batch work, now %s: it needs more CPU (a larger limit or request, or a pin), less load, or an objective that it can keep", o.Most(), o.Now())
+	case o.unread && o.Problem != "":
+		return fmt.Sprintf("nothing keeps its objective of %s, because its histogram %s can't be read: %s", o.Most(), o.Metric, o.Problem)
+	case o.unread:
+		return fmt.Sprintf("nothing keeps its objective of %s, because its histogram %s has not been read", o.Most(), o.Metric)
+	}
+	return ""
+}
+
+// milliseconds formats a time in seconds.
+func milliseconds(seconds float64) string { return fmt.Sprintf("%.3g ms", seconds*1000) }

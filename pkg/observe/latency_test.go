@@ -1,0 +1,130 @@
+package observe
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestHistogramCheck(t *testing.T) {
+	t.Parallel()
+	inf := math.Inf(1)
+	for name, c := range map[string]struct {
+		h    Histogram
+		good bool
+	}{
+		"good":            {Histogram{[]float64{0.01, 0.02, inf}, []float64{1, 1, 2}}, true},
+		"one bucket":      {Histogram{[]float64{inf}, []float64{1}}, false},
+		"empty":           {Histogram{}, false},
+		"no +Inf":         {Histogram{[]float64{0.01, 0.02}, []float64{1, 1}}, false},
+		"falling counts":  {Histogram{[]float64{0.01, 0.02, inf}, []float64{2, 1, 2}}, false},
+		"NaN":             {Histogram{[]float64{0.01, 0.02, inf}, []float64{1, math.NaN(), 2}}, false},
+		"NaN bucket":      {Histogram{[]float64{math.NaN(), 0.02, inf}, []float64{1, 1, 2}}, false},
+		"infinite count":  {Histogram{[]float64{0.01, 0.02, inf}, []float64{1, 1, inf}}, false},
+		"negative":        {Histogram{[]float64{0.01, 0.02, inf}, []float64{-1, 1, 2}}, false},
+		"twice":           {Histogram{[]float64{0.02, 0.02, inf}, []float64{1, 1, 2}}, false},
+		"below the bound": {Histogram{[]float64{0.01, 0.015, inf}, []float64{1, 1, 2}}, false},
+	} {
+		if err := c.h.Check(0.02); (err == nil) != c.good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The quantiles are those of Prometheus' histogram_quantile.
+func TestQuantile(t *testing.T) {
+	t.Parallel()
+	h := Histogram{[]float64{0.01, 0.02, 0.05, math.Inf(1)}, []float64{50, 90, 98, 100}}
+	for share, want := range map[float64]float64{0.25: 0.005, 0.5: 0.01, 0.7: 0.015, 0.94: 0.035, 0.99: 0.05, 0.9999: 0.05} {
+		if got := h.quantile(share); math.Abs(got-want) > 1e-12 {
+			t.Errorf("%v: %v, want %v", share, got, want)
+		}
+	}
+	for than, want := range map[float64]float64{0.01: 50, 0.015: 30, 0.02: 10, 0.05: 2, 0.035: 6, 1: 2} {
+		if got := h.slower(than); math.Abs(got-want) > 1e-9 {
+			t.Errorf("slower than %v: %v, want %v", than, got, want)
+		}
+	}
+	none := Histogram{h.UpTo, make([]float64, 4)}
+	if got := none.quantile(0.99); got != 0 {
+		t.Errorf("without requests: %v", got)
+	}
+}
+
+// A quantile is above the bound exactly if more requests than the rest are.
+func TestQuantileAgreesWithSlow(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		h := randomHistogram(t)
+		if h.requests() == 0 {
+			return
+		}
+		share, bound := rapid.Float64Range(0.5, 0.9999).Draw(t, "share"), rapid.Float64Range(0.001, h.UpTo[len(h.UpTo)-2]).Draw(t, "bound")
+		if got, rest := h.quantile(share), (1-share)*h.requests(); got > bound*(1+1e-9) && h.slower(bound) < rest*(1-1e-9) || got < bound*(1-1e-9) && h.slower(bound) > rest*(1+1e-9)+1e-9 {
+			t.Fatalf("%+v: quantile %v of %v, %v of %v requests are slower than %v", h, share, got, h.slower(bound), h.requests(), bound)
+		}
+	})
+}
+
+func randomHistogram(t *rapid.T) Histogram {
+	n := rapid.IntRange(1, 8).Draw(t, "buckets")
+	h := Histogram{Counts: make([]float64, n+1)}
+	for i := range n {
+		h.UpTo = append(h.UpTo, 0.001*float64((i+1)*(i+1)))
+	}
+	h.UpTo = append(h.UpTo, math.Inf(1))
+	count := 0.0
+	for i := range h.Counts {
+		count += float64(rapid.IntRange(0, 50).Draw(t, "count"))
+		h.Counts[i] = count
+	}
+	if err := h.Check(0.001); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestLatencyMeter(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1e9, 0)
+	var m LatencyMeter
+	fast, slow := 0.0, 0.0
+	add := func(second int, moreFast, moreSlow float64) Latency {
+		fast, slow = fast+moreFast, slow+moreSlow
+		m.Add(start.Add(time.Duration(second)*time.Second), Histogram{[]float64{0.01, 0.1, math.Inf(1)}, []float64{fast, fast + slow, fast + slow}})
+		return m.Latency(0.99, 0.01)
+	}
+	if l := add(0, 1e6, 1e6); !l.At.IsZero() {
+		t.Errorf("after one histogram: %+v", l)
+	}
+	if l := add(5, 5000, 0); l.Requests != 5000 || l.Slow != 0 || l.Seconds > 0.01 || l.At.Sub(l.From) != 5*time.Second {
+		t.Errorf("5000 fast ones: %+v", l)
+	}
+	if l := add(10, 1000, 1000); l.Requests != 2000 || l.Slow != 1000 || l.Seconds < 0.09 {
+		t.Errorf("half is slow: %+v", l)
+	}
+	if l := add(15, 100, 0); l.Requests != 2100 || l.At.Sub(l.From) != 10*time.Second {
+		t.Errorf("too few for one window: %+v", l)
+	}
+	for second := 20; second <= 200; second += 5 {
+		l := add(second, 1, 0)
+		if second >= 100 && (l.Requests > 13 || l.At.Sub(l.From) > 65*time.Second || l.At.Sub(l.From) < time.Minute) {
+			t.Fatalf("at %d s: %+v", second, l)
+		}
+	}
+	if len(m.pages) > 14 {
+		t.Errorf("%d pages are kept", len(m.pages))
+	}
+	fast, slow = 0, 0
+	if l := add(205, 3, 0); !l.At.IsZero() {
+		t.Errorf("after a restart: %+v", l)
+	}
+	if l := add(210, 3, 0); l.Requests != 3 {
+		t.Errorf("after a restart: %+v", l)
+	}
+	if l := add(209, 3, 0); !l.At.IsZero() {
+		t.Errorf("the clock was set back: %+v", l)
+	}
+}
