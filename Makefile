@@ -267,4 +267,4 @@ $(TOOLS)/axe/done: test/external/web/package.json test/external/web/package-lock
 	@touch $@
 
 probe:
-	go build -o $(TOOLS)/probe ./test/probe
+	go build -ldflags '-s -w' -o $(TOOLS)/probe ./test/probe

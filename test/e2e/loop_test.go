@@ -41,6 +41,7 @@ func testLoop(t *testing.T, rt *runtime.Runtime) {
 		{"services keep their proportions", testWeights},
 		{"batch work shares by tier", testTiers},
 		{"a bound on waiting squeezes batch", testBounds},
+		{"an objective squeezes batch", testObjective},
 		{"a culprit gets less CPU", testCulprit},
 		{"a host application is batch work", testHostApplication},
 		{"idle pins are lent", testLend},

@@ -10,6 +10,7 @@
 //	toggle     keep one CPU busy from SIGUSR1 to SIGUSR2, until SIGTERM
 //	cache=N    read N MiB of the block device /dev/disk
 //	exit=N     exit with status N
+//	metrics=N  serve this process' metrics for Prometheus on port N, while the next arguments run
 //	serve=N    answer the requests of package wire with N threads until SIGTERM
 //	spin=N     N threads that compute, and count it in wire.Counters, until SIGTERM
 //	stream=N   the same of N threads that copy memory
@@ -101,6 +102,8 @@ func run(arg string, term, orders <-chan os.Signal) error {
 		return cache(int64(n) << 20)
 	case "exit":
 		os.Exit(n)
+	case "metrics":
+		return metrics(n)
 	case "serve":
 		return serve(n, term)
 	case "spin":
@@ -116,7 +119,7 @@ func run(arg string, term, orders <-chan os.Signal) error {
 	case "fill":
 		return fill(int64(n) << 20)
 	default:
-		return fmt.Errorf("not one of first, touch=N, ramp=N, sleep, burn[=N], pulse=N, toggle, cache=N, exit=N, serve=N, spin=N, stream=N, files=N, fork=N, disk=N, fill=N")
+		return fmt.Errorf("not one of first, touch=N, ramp=N, sleep, burn[=N], pulse=N, toggle, cache=N, exit=N, metrics=N, serve=N, spin=N, stream=N, files=N, fork=N, disk=N, fill=N")
 	}
 	return nil
 }

@@ -6,8 +6,10 @@ import (
 	"runtime"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-dev/sluice/test/probe/sight"
@@ -23,6 +25,10 @@ const workingSet = 1 << 20
 // All threads read from one queue, so no request waits while a thread is idle.
 func serve(workers int, term <-chan os.Signal) error {
 	runtime.GOMAXPROCS(workers + 4)
+	durations, err := newDurations()
+	if err != nil {
+		return err
+	}
 	listener, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -41,7 +47,7 @@ func serve(workers int, term <-chan os.Signal) error {
 				failed <- fmt.Errorf("accept: %w", err)
 				return
 			}
-			go converse(conn, workers)
+			go converse(conn, workers, durations)
 		}
 	}()
 	select {
@@ -53,14 +59,14 @@ func serve(workers int, term <-chan os.Signal) error {
 }
 
 // converse serves one connection until its client closes it.
-func converse(conn, workers int) {
+func converse(conn, workers int, durations prometheus.Histogram) {
 	var held atomic.Pointer[block]
 	left := atomic.Int32{}
 	left.Store(int32(workers))
 	for range workers {
 		go func() {
 			runtime.LockOSThread()
-			newWorker(conn, &held).run()
+			newWorker(conn, &held, durations).run()
 			if left.Add(-1) == 0 {
 				drop(&held)
 				_ = unix.Close(conn)
@@ -80,10 +86,12 @@ type worker struct {
 	held *atomic.Pointer[block]
 	set  []uint64
 	sum  uint64
+
+	durations prometheus.Histogram
 }
 
-func newWorker(conn int, held *atomic.Pointer[block]) *worker {
-	w := &worker{conn: conn, held: held, set: make([]uint64, workingSet/8)}
+func newWorker(conn int, held *atomic.Pointer[block], durations prometheus.Histogram) *worker {
+	w := &worker{conn: conn, held: held, set: make([]uint64, workingSet/8), durations: durations}
 	for i := range w.set {
 		w.set[i] = uint64(i) * 0x9e3779b97f4a7c15
 	}
@@ -110,10 +118,15 @@ func (w *worker) run() {
 			return
 		}
 		w.work(request.Rounds)
-		wire.Answer{Seq: request.Seq, Taken: taken, Done: monotonic()}.Put(&out)
+		done := monotonic()
+		wire.Answer{Seq: request.Seq, Taken: taken, Done: done}.Put(&out)
 		if _, err := syscall.Write(w.conn, out[:]); err != nil {
 			return
 		}
+		if request.Due == 0 {
+			request.Due = taken
+		}
+		w.durations.Observe(time.Duration(done - request.Due).Seconds())
 	}
 }
 

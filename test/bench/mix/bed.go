@@ -32,6 +32,7 @@ type bed struct {
 	address   string
 	service   *runtime.Pod
 	resources runtime.Resources // of the service
+	objective *objective        // of the service; nil for none
 	hogs      map[hogKey]*runtime.Pod
 	work      time.Duration // CPU time of a request
 	rounds    uint32        // of the probe's work per request
@@ -45,6 +46,7 @@ const (
 	nowhere   place = ""
 	beside    place = "beside" // Burstable, with the weight of the service
 	batchPods place = "batch"  // as a BestEffort pod
+	greedy    place = "greedy" // the same as beside, in a pod of class BE
 )
 
 type hogKey struct {
@@ -69,7 +71,8 @@ func hogArgs(kind string, threads int) (string, error) {
 // newBed starts the runtime, the service, and hogs of these kinds.
 func newBed(ctx context.Context, o options, service runtime.Resources, kinds []string) (b *bed, err error) {
 	b = &bed{
-		binary: o.sluice, server: o.server, programs: o.programs, resources: service, hogs: map[hogKey]*runtime.Pod{}, work: o.work, cpus: goruntime.NumCPU(),
+		binary: o.sluice, server: o.server, programs: o.programs, resources: service, objective: o.objective,
+		hogs: map[hogKey]*runtime.Pod{}, work: o.work, cpus: goruntime.NumCPU(),
 	}
 	// On a machine that is busy or emulated, steps may take seconds in place of milliseconds.
 	if b.rt, err = runtime.Start(runtime.Options{RegistrationTimeout: time.Minute, RequestTimeout: time.Minute}); err != nil {
@@ -94,26 +97,34 @@ func newBed(ctx context.Context, o options, service runtime.Resources, kinds []s
 		return b, err
 	}
 	for _, kind := range kinds {
-		args, err := hogArgs(kind, 2*b.cpus)
-		if err != nil {
-			return b, err
-		}
 		for _, place := range []place{beside, batchPods} {
-			var resources runtime.Resources
-			if place == beside {
-				resources.CPURequest = request
-			}
-			pod, err := b.run(fmt.Sprintf("%s-%s", place, kind), args, resources)
-			if err != nil {
+			if err := b.addHog(ctx, kind, place); err != nil {
 				return b, err
 			}
-			if err := b.settleHog(ctx, pod); err != nil {
-				return b, err
-			}
-			b.hogs[hogKey{kind, place}] = pod
 		}
 	}
 	return b, b.calibrate(ctx, o)
+}
+
+// addHog starts a hog, and freezes it.
+func (b *bed) addHog(ctx context.Context, kind string, place place) error {
+	args, err := hogArgs(kind, 2*b.cpus)
+	if err != nil {
+		return err
+	}
+	spec := runtime.PodSpec{Name: fmt.Sprintf("%s-%s", place, kind), Containers: []runtime.ContainerSpec{{Name: "c", Args: []string{args}}}}
+	if place != batchPods {
+		spec.Containers[0].Resources.CPURequest = request
+	}
+	if place == greedy {
+		spec.Annotations = map[string]string{"class.sluice.dev": "BE"}
+	}
+	pod, err := b.rt.Run(spec)
+	if err != nil {
+		return err
+	}
+	b.hogs[hogKey{kind, place}] = pod
+	return b.settleHog(ctx, pod)
 }
 
 // setShares sets CPU shares of cgroup v1, or on v2 the weight to which the kubelet converts them
@@ -189,13 +200,18 @@ func (b *bed) serve() (err error) {
 			return err
 		}
 	}
+	var annotations map[string]string
+	if b.objective != nil {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		spec.Args = append([]string{fmt.Sprintf("metrics=%d", port)}, spec.Args...)
+		annotations = b.objective.annotations(port)
+	}
 	spec.Resources = b.resources
-	b.service, err = b.rt.Run(runtime.PodSpec{Name: "service", Containers: []runtime.ContainerSpec{spec}})
+	b.service, err = b.rt.Run(runtime.PodSpec{Name: "service", Annotations: annotations, Containers: []runtime.ContainerSpec{spec}})
 	return err
-}
-
-func (b *bed) run(name, args string, resources runtime.Resources) (*runtime.Pod, error) {
-	return b.rt.Run(runtime.PodSpec{Name: name, Containers: []runtime.ContainerSpec{{Name: "c", Args: []string{args}, Resources: resources}}})
 }
 
 // client sends requests to the service.

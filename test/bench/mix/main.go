@@ -44,6 +44,8 @@ type options struct {
 	growTime         time.Duration // duration of the growth of the service's memory
 	morning          time.Duration // duration of each measurement of the morning part
 	morningMemory    float64       // growth of the service's memory in it, in percent of the node's
+	target           objective     // in the objective part
+	objective        *objective    // that the service names; nil for none
 	out              string        // path of the results, without extension
 	demo             bool
 	unseen           bool // the plugin does not see what else the machine does, see runtime.SluiceOptions.Quiet
@@ -91,12 +93,15 @@ func parse(args []string) (options, error) {
 	service := flags.String("service", probeService, "the service of the mix part: probe, nginx or redis; -work is for the probe alone")
 	flags.StringVar(&o.programs, "servers", "bin/tools/servers", "folder of nginx and redis")
 	config := flags.String("config", "", "sluice.yaml; the benchmark's own if empty")
-	parts := flags.String("parts", "mix,memory,reaction", "what to measure; morning, too, if it is named")
+	parts := flags.String("parts", "mix,memory,reaction", "what to measure; morning and objective, too, if they are named")
 	flags.IntVar(&o.memoryRepeat, "memory-repeat", 5, "growths of the service in each setting of the memory part")
 	flags.DurationVar(&o.growTime, "grow-time", 8*time.Second, "time in which the service takes another 1280 MiB in the memory part")
 	flags.StringVar(&o.swap, "swap", "none", "swap of the node in the memory part: none, disk or zram")
 	flags.DurationVar(&o.morning, "morning", 22*time.Minute, "time of each of the two measurements of the morning part")
 	flags.Float64Var(&o.morningMemory, "morning-memory", 35, "growth of the service's memory in the morning, in percent of the node's; a job requests two sevenths of that")
+	flags.DurationVar(&o.target.bound, "objective", 20*time.Millisecond, "bound on the service's p99 in the objective part")
+	objectiveLoad := flags.String("objective-load", "50", "load of the service in it, in percent of the node: one that the service can just bear")
+	flags.DurationVar(&o.target.time, "objective-time", 3*time.Minute, "time of each of its measurements, of which the first half is not counted; -repeat of each setting")
 	flags.IntVar(&o.steps, "steps", 100, "load steps of the reaction part")
 	flags.IntVar(&o.slowSteps, "slow-steps", 30, "the same with the slower loop")
 	if err := flags.Parse(args); err != nil {
@@ -104,8 +109,8 @@ func parse(args []string) (options, error) {
 	}
 	o.settings, o.hogs, o.parts = strings.Split(*names, ","), strings.Split(*hogs, ","), strings.Split(*parts, ",")
 	for _, part := range o.parts {
-		if !slices.Contains([]string{"mix", "memory", "reaction", "morning"}, part) {
-			return o, fmt.Errorf("part %q: not one of mix, memory, reaction, morning", part)
+		if !slices.Contains([]string{"mix", "memory", "reaction", "morning", "objective"}, part) {
+			return o, fmt.Errorf("part %q: not one of mix, memory, reaction, morning, objective", part)
 		}
 	}
 	if *service != probeService {
@@ -118,6 +123,10 @@ func parse(args []string) (options, error) {
 			return o, fmt.Errorf("service %s: only for -parts mix", *service)
 		}
 		o.server = &all[i]
+	}
+	var err error
+	if o.target.load, err = parseDemand(*objectiveLoad); err != nil {
+		return o, err
 	}
 	for text := range strings.SplitSeq(*levels, ",") {
 		level, err := parseDemand(text)
@@ -155,6 +164,7 @@ func run(ctx context.Context, o options) (err error) {
 		{"memory", func() (err error) { r.Memory, err = takeBacks(ctx, o); return err }},
 		{"reaction", func() (err error) { r.Reactions, err = reactions(ctx, o); return err }},
 		{"morning", func() (err error) { r.Mornings, err = mornings(ctx, o); return err }},
+		{"objective", func() (err error) { r.Objectives, err = objectives(ctx, o); return err }},
 	} {
 		if !slices.Contains(o.parts, part.name) || ctx.Err() != nil {
 			continue

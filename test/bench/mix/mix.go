@@ -108,6 +108,18 @@ func compare(ctx context.Context, o options, all []setting, r *report.Report) (e
 	for _, c := range cells(o, all) {
 		tallies = append(tallies, &tally{cell: c})
 	}
+	if err := b.interleave(ctx, o, tallies); err != nil {
+		return err
+	}
+	for _, t := range tallies {
+		r.Cells = append(r.Cells, t.summary())
+	}
+	r.Leavings()
+	return nil
+}
+
+// interleave measures a slice of each cell o.repeat times.
+func (b *bed) interleave(ctx context.Context, o options, tallies []*tally) error {
 	for repetition := range o.repeat {
 		random := rand.New(rand.NewPCG(o.seed, uint64(repetition)))
 		order := slices.Clone(tallies)
@@ -119,10 +131,6 @@ func compare(ctx context.Context, o options, all []setting, r *report.Report) (e
 			}
 		}
 	}
-	for _, t := range tallies {
-		r.Cells = append(r.Cells, t.summary())
-	}
-	r.Leavings()
 	return nil
 }
 

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-dev/sluice/test/bench/mix/report"
 	"github.com/sluice-dev/sluice/test/runtime"
@@ -47,7 +49,7 @@ func TestSmoke(t *testing.T) {
 	r := briefly(t, out,
 		"-levels", "10-60", "-settings", "alone,alone again,unmanaged,sluice,idle-box",
 		"-memory-repeat", "1", "-grow-time", "2500ms", "-steps", "2", "-slow-steps", "1",
-		"-parts", "mix,memory,reaction,morning", "-morning", "6s", "-morning-memory", "1")
+		"-parts", "mix,memory,reaction,morning,objective", "-morning", "6s", "-morning-memory", "1", "-objective-time", "600ms")
 	for _, c := range r.Cells {
 		// On a busy machine, batch work beside the service may get nothing in so short a time.
 		if c.Slices != 1 || c.Setting != report.HogAlone && c.Requests == 0 || c.Setting == report.HogAlone && c.Work == 0 {
@@ -63,8 +65,13 @@ func TestSmoke(t *testing.T) {
 	if m := r.Mornings; len(m) == 2 && (m[0].Started == 0 || m[0].Phases[1].Published == 0 || m[1].Started >= m[0].Started) {
 		t.Errorf("%d jobs started without a forecast, and %d with it", m[0].Started, m[1].Started)
 	}
-	if len(r.Mornings) != 2 || len(r.Cells) == 0 || len(r.Memory) == 0 || len(r.Reactions) != 2 {
-		t.Errorf("%d cells, %d of memory, %d reactions, %d mornings", len(r.Cells), len(r.Memory), len(r.Reactions), len(r.Mornings))
+	for _, n := range r.Objectives {
+		if n.Windows != 1 || n.Requests == 0 {
+			t.Errorf("%s: nothing was measured: %+v", n.Setting, n)
+		}
+	}
+	if len(r.Objectives) != 5 || len(r.Mornings) != 2 || len(r.Cells) == 0 || len(r.Memory) == 0 || len(r.Reactions) != 2 {
+		t.Errorf("%d cells, %d of memory, %d reactions, %d mornings, %d of objectives", len(r.Cells), len(r.Memory), len(r.Reactions), len(r.Mornings), len(r.Objectives))
 	}
 	if plot, err := os.ReadFile(out + ".svg"); err != nil || !strings.Contains(string(plot), "</svg>") {
 		t.Errorf("no plot: %v", err)
@@ -127,6 +134,16 @@ func TestDemo(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the demo doesn't say %q:\n%s", want, out.String())
 		}
+	}
+}
+
+func TestWindows(t *testing.T) {
+	t.Parallel()
+	due := []time.Duration{time.Second, 3 * time.Second, 4 * time.Second, 7 * time.Second, 12 * time.Second, 19 * time.Second}
+	latency := []time.Duration{100, 5, 4, 3, 2, 1}
+	// The windows begin at 2, 7, 12 and 17 s.
+	if got, want := windows(due, latency, 2*time.Second), []time.Duration{5, 3, 2, 1}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

@@ -80,11 +80,17 @@ func (s *server) address(own string) (network, address string, err error) {
 	if !s.tcp {
 		return "unix", filepath.Join(own, "socket"), nil
 	}
+	port, err := freePort()
+	return "tcp", fmt.Sprintf("127.0.0.1:%d", port), err
+}
+
+// freePort returns a TCP port on which no program listens.
+func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", "", err
+		return 0, err
 	}
-	return "tcp", l.Addr().String(), l.Close()
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 // page returns a text that gzip makes about three times smaller, like one of the Web.

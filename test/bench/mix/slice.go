@@ -23,6 +23,7 @@ type slice struct {
 // outcome is the result of a slice.
 type outcome struct {
 	latency, late, wait []time.Duration
+	windows             []time.Duration // p99 of each window in turn
 	lost                int
 	usage               usage
 	stalled             float64 // fraction of the time in which a thread of the service waited for a CPU
@@ -70,7 +71,29 @@ func (b *bed) measure(ctx context.Context, s slice) (o outcome, err error) {
 			}
 		}
 	}
+	o.windows = windows(due, result.Latency, s.settleTime())
 	return o, nil
+}
+
+// window is the time between two looks of Sluice at a service's objective.
+const window = 5 * time.Second
+
+// windows returns the 99th percentile of the requests that were due in each window from that time on.
+func windows(due, latency []time.Duration, from time.Duration) (p99s []time.Duration) {
+	var in []time.Duration
+	for i, at := range due {
+		if at < from {
+			continue
+		}
+		for ; at >= from+window; from += window {
+			p99s, in = append(p99s, load.Quantile(in, 0.99)), nil
+		}
+		in = append(in, latency[i])
+	}
+	if len(in) > 0 {
+		p99s = append(p99s, load.Quantile(in, 0.99))
+	}
+	return p99s
 }
 
 // send sends the slice's requests while its hog runs. On a thread of load.First, it calls

@@ -11,16 +11,24 @@ import (
 // SOCK_SEQPACKET. Containers on the host's network share its abstract names.
 func Socket(podCgroup string) string { return "@sluice-" + path.Base(podCgroup) }
 
+// These constants describe the histogram of the service's request durations, for `metrics` of the
+// probe.
+const (
+	Durations   = "request_duration_seconds"
+	MetricsPath = "/metrics"
+)
+
 // Request asks the service for work.
 type Request struct {
 	Seq      uint32
 	Rounds   uint32 // rounds of work
 	DirtyKiB uint32 // KiB of memory to allocate, write to and hold
 	Drop     bool   // free all held memory first
+	Due      int64  // nanoseconds of CLOCK_MONOTONIC, from which on its duration counts; 0 for when it is taken
 }
 
 // RequestSize is the length of a request's packet.
-const RequestSize = 16
+const RequestSize = 24
 
 // Put writes the packet.
 func (r Request) Put(b *[RequestSize]byte) {
@@ -31,12 +39,13 @@ func (r Request) Put(b *[RequestSize]byte) {
 	for i, v := range [...]uint32{r.Seq, r.Rounds, r.DirtyKiB, drop} {
 		binary.LittleEndian.PutUint32(b[4*i:], v)
 	}
+	binary.LittleEndian.PutUint64(b[16:], uint64(r.Due))
 }
 
 // ParseRequest parses a packet.
 func ParseRequest(b *[RequestSize]byte) Request {
 	word := func(i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
-	return Request{word(0), word(1), word(2), word(3) != 0}
+	return Request{word(0), word(1), word(2), word(3) != 0, int64(binary.LittleEndian.Uint64(b[16:]))}
 }
 
 // Answer is the service's reply. Its times are of CLOCK_MONOTONIC, in nanoseconds: when a worker

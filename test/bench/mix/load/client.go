@@ -92,7 +92,7 @@ func (c *Client) receive() (wire.Answer, error) {
 type Load struct {
 	Begin    int64           // origin of Due, as a time of Now
 	Due      []time.Duration // since Begin, in ascending order
-	Request  wire.Request    // Run sets Seq to the index in Due
+	Request  wire.Request    // Run sets Seq to the index in Due, and Due to the time
 	Patience time.Duration   // time to wait for answers after the last request was due
 }
 
@@ -120,7 +120,7 @@ func (c *Client) Run(l Load) (*Result, error) {
 		errs[0] = First(func() error {
 			for i := range n {
 				request := l.Request
-				request.Seq = uint32(i)
+				request.Seq, request.Due = uint32(i), due(i)
 				SleepUntil(due(i))
 				r.Late[i] = time.Duration(Now() - due(i))
 				if err := c.send(request); err != nil {

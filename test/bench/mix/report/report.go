@@ -6,12 +6,13 @@ import "time"
 
 // Report holds the results of one run.
 type Report struct {
-	Machine   Machine
-	Run       Run
-	Cells     []Cell
-	Memory    []Memory
-	Reactions []Reaction
-	Mornings  []Morning
+	Machine    Machine
+	Run        Run
+	Cells      []Cell
+	Memory     []Memory
+	Reactions  []Reaction
+	Mornings   []Morning
+	Objectives []Objective
 }
 
 // Machine describes the machine of the run.

@@ -24,7 +24,8 @@ func example() *Report {
 			{Setting: Alone, P99: 2 * ms}, {Setting: Again, P99: 2 * ms},
 			{Setting: Sluice, Holds: "anonymous", P99: 2 * ms, Reclaiming: Spread{High: ms}},
 		},
-		Reactions: []Reaction{{Setting: Sluice, Steps: 100, P99: 299 * ms}, {Setting: SlowLoop, P99: 900 * ms}},
+		Reactions:  []Reaction{{Setting: Sluice, Steps: 100, P99: 299 * ms}, {Setting: SlowLoop, P99: 900 * ms}},
+		Objectives: []Objective{{Cell: Cell{Level: "50", Setting: "threshold 80", P99: 30 * ms}, Bound: 20 * ms, Time: time.Minute, Windows: 8, Held: 3}},
 	}
 	r.Leavings()
 	return r
@@ -57,7 +58,7 @@ func TestGoals(t *testing.T) {
 func TestTable(t *testing.T) {
 	t.Parallel()
 	table := example().Table()
-	for _, want := range []string{"of leavings", "anonymous", "reached", "MISSED", "90.0"} {
+	for _, want := range []string{"of leavings", "anonymous", "reached", "MISSED", "90.0", "below 20.00 ms", "37.5"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table has no %q:\n%s", want, table)
 		}

@@ -36,6 +36,16 @@ func (r *Report) Table() string {
 			return []any{n.Setting, n.Steps, n.Missed, n.P50, n.P99, n.Max}
 		})
 	}
+	if len(r.Objectives) > 0 {
+		fmt.Fprintf(&out, "The objective is a p99 below %s ms, at a load of %s %% of the node; the second half of %s counts each time.\n", text(r.Objectives[0].Bound), r.Objectives[0].Level, r.Objectives[0].Time)
+		grid(&out, "objective|slices|dropped|requests|lost|held|p50|p99|of slices|p99.9|late p99|busy|steal|service|batch|other", len(r.Objectives), func(i int) []any {
+			n := r.Objectives[i]
+			return []any{
+				n.Setting, n.Slices, n.Dropped, n.Requests, n.Lost, percent(n.HeldFraction()), n.P50, n.P99, n.P99s, n.P999, n.Late99,
+				percent(n.Busy), percent(n.Steal), n.Service, n.Batch, n.Other,
+			}
+		})
+	}
 	for _, m := range r.Mornings {
 		fmt.Fprintf(&out, "control.prediction.mode %s: %d jobs started, %d ended, %d evicted (%d after a notice: %v), %d refused; CPU seconds of jobs that ended %.0f, were evicted %.0f, run on %.0f; a job's time %v median, %v longest; %d notices, %d squeezes\n",
 			m.Prediction, m.Started, m.Done, m.Evicted, m.Warned, m.Warning, m.Refused, m.DoneCPUSeconds, m.LostCPUSeconds, m.RunningCPUSeconds, m.Median, m.Longest, m.Notices, m.Squeezes)
