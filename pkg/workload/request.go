@@ -12,10 +12,11 @@ type Request struct {
 	Memory int64         // memory in bytes that it requested from the kubelet; 0 if unknown or none
 	From   RequestSource // source of the requests that Grant returns
 
+	NUMA NUMAPolicy // of the CPUs of its own, and for LS and BE of those of the pool
+
 	// The following fields are for LSE and LSR only.
 	CPUs           int        // number of CPUs to pin, at most Milli rounded up
 	CPUSet         cpuset.Set // CPUs that a scheduler chose; if empty, Sluice chooses
-	NUMA           NUMAPolicy
 	SMT            SMTPolicy
 	L3             L3Policy
 	Near           Near
@@ -57,14 +58,15 @@ type RequestKey struct {
 	Source string `json:"source"` // Where the value comes from, for example "annotation cpus.sluice.dev/pod" or "config defaults.burstable".
 }
 
-// NUMAPolicy says how a pin's CPUs lie on NUMA nodes.
+// NUMAPolicy says how a container's CPUs lie on NUMA nodes.
 type NUMAPolicy uint8
 
-// The NUMA policies.
+// The NUMA policies. NUMADefault is prefer for LSE and LSR, and no policy for others.
 const (
-	NUMAPrefer NUMAPolicy = iota // on as few nodes as possible
-	NUMASingle                   // on one node, or not at all
-	NUMASpread                   // evenly on all nodes
+	NUMADefault NUMAPolicy = iota
+	NUMAPrefer             // on as few nodes as possible; for LS and BE on one, if it has room
+	NUMASingle             // on one node, or not at all
+	NUMASpread             // evenly on all nodes; for LSE and LSR only
 )
 
 // SMTPolicy says how a pin's CPUs lie on cores.
@@ -113,7 +115,7 @@ type MemoryNodes struct {
 // MemoryPolicy chooses memory nodes.
 type MemoryPolicy uint8
 
-// These are the memory policies. MemoryDefault is local for LSE and LSR, and any for others.
+// These are the memory policies. MemoryDefault is local for LSE and LSR and with NUMASingle, and any for others.
 const (
 	MemoryDefault MemoryPolicy = iota
 	MemoryLocal

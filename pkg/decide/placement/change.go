@@ -25,7 +25,10 @@ func (l *Ledger) Resize(id string, r workload.Request, held cpuset.Set) (Assignm
 			return Assignment{}, err
 		}
 	}
-	var err error
+	err := l.settle(&h, cpuset.Set{})
+	if err != nil {
+		return Assignment{}, err
+	}
 	if h.Mems, err = l.resizedMemory(&h, old); err != nil {
 		return Assignment{}, err
 	}
@@ -52,7 +55,7 @@ func (l *Ledger) repin(h *Holder, held cpuset.Set) error {
 // resizedMemory keeps the memory nodes as long as they fit the request: moving pages costs more
 // than remote memory.
 func (l *Ledger) resizedMemory(h, old *Holder) (cpuset.Set, error) {
-	if h.CPUs == old.CPUs && h.Request.Memory <= old.Request.Memory {
+	if h.CPUs == old.CPUs && h.Home == old.Home && h.Request.Memory <= old.Request.Memory {
 		return old.Mems, nil
 	}
 	nodes, err := l.memoryNodes(h)
@@ -86,7 +89,7 @@ func (l *Ledger) Adopt(who Identity, r workload.Request, cpus, mems cpuset.Set, 
 		}
 		h.Mems = cpuset.Intersect(mems, l.machine.MemoryNodes())
 	} else {
-		l.keepPool(r, cpus)
+		l.adoptShared(h, cpus)
 	}
 	if h.Mems.IsEmpty() {
 		var err error
@@ -96,6 +99,18 @@ func (l *Ledger) Adopt(who Identity, r workload.Request, cpus, mems cpuset.Set, 
 	}
 	l.enter(h)
 	return true
+}
+
+// adoptShared enters where a container without CPUs of its own was found. One that is at home on a NUMA
+// node does not say which CPUs its pool has.
+func (l *Ledger) adoptShared(h *Holder, cpus cpuset.Set) {
+	at := l.machine.NodesOf(cpus)
+	if !l.wantsHome(h) || at.Size() != 1 {
+		l.keepPool(h.Request, cpus)
+	}
+	if err := l.settle(h, at); err != nil {
+		h.Short = err.Error()
+	}
 }
 
 // KeepMemory records the memory nodes with which a running container was found; the empty set

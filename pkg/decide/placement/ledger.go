@@ -55,6 +55,7 @@ type Holder struct {
 	Blocked cpuset.Set // siblings that no other pin may take (one-per-core)
 	Leaving cpuset.Set // CPUs from which a pin moves away; nobody else gets them before EndMove is called
 	Mems    cpuset.Set // memory nodes; empty for all
+	Home    cpuset.Set // the NUMA node on whose CPUs of its pool a container without CPUs of its own runs; empty for all nodes
 	Short   string     // why a pin has fewer CPUs than it asked for; "" if it has all
 
 	Domain claim.Domain // of a claim: where its CPUs are
@@ -332,7 +333,9 @@ func (l *Ledger) decided(h *Holder) Assignment {
 		why += "; " + h.Short
 	}
 	if h.Request.Class == workload.BE && !l.lent.IsEmpty() {
-		cpus, why = cpuset.Union(cpus, l.lent), why+" and on "+l.lenders()
+		if lent := l.lentTo(h); !lent.IsEmpty() {
+			cpus, why = cpuset.Union(cpus, lent), why+" and on "+l.lenders()
+		}
 	}
 	a := Assignment{CPUs: cpus, Mems: h.Mems, Why: why}
 	if l.unrestricted(cpus) {
@@ -350,7 +353,8 @@ func (l *Ledger) sharedCPUs(h *Holder) (cpuset.Set, string) {
 		return l.shared, "SYSTEM on all shared CPUs"
 	}
 	i := l.pool(&h.Request)
-	return l.pools[i], h.Request.Class.String() + " in pool " + l.config.Pools[i].Name
+	cpus, where := l.atHome(h, l.pools[i])
+	return cpus, h.Request.Class.String() + " in pool " + l.config.Pools[i].Name + where
 }
 
 // PoolOf returns the name of the pool in which a holder without CPUs of its own runs. It is

@@ -222,6 +222,8 @@ func drawRequest(t *rapid.T) workload.Request {
 		r.SMT = rapid.SampledFrom([]workload.SMTPolicy{workload.SMTDefault, workload.SMTAny, workload.SMTFullCore, workload.SMTOnePerCore}).Draw(t, "smt")
 		r.Exclusive = rapid.SampledFrom([]workload.ExclusiveLevel{workload.NotExclusive, workload.ExclusiveCore, workload.ExclusiveNode}).Draw(t, "exclusive")
 		r.ExclusiveGroup = rapid.SampledFrom([]string{"", "a"}).Draw(t, "group")
+	} else {
+		r.NUMA = rapid.SampledFrom([]workload.NUMAPolicy{workload.NUMADefault, workload.NUMAPrefer, workload.NUMASingle}).Draw(t, "numa")
 	}
 	return r
 }
@@ -315,6 +317,7 @@ func checkInvariants(t *rapid.T, l *Ledger) {
 		t.Fatalf("%v is lent, and idle LSR pins have %v", l.Lent(), lendable)
 	}
 	for _, h := range l.Holders() {
+		checkHome(t, l, h)
 		as, _ := l.Assignment(h.ID)
 		own, theirs := l.Shared(), pins // CPUs that all containers may have, and CPUs of pins
 		if h.Request.Class == workload.BE {
@@ -329,6 +332,25 @@ func checkInvariants(t *rapid.T, l *Ledger) {
 		if !h.Mems.IsEmpty() && h.Request.MemoryNodes.Policy == workload.MemoryDefault && h.Mems != l.machine.MemoryNodes() && l.machine.Memory(h.Mems) < h.Request.Memory {
 			t.Fatalf("%s: nodes %v can't hold its guarantee", h.ID, h.Mems)
 		}
+	}
+}
+
+// checkHome checks that a container which is at home on a NUMA node runs there, as long as the pool has
+// enough CPUs there, and that no other has a home.
+func checkHome(t *rapid.T, l *Ledger, h *Holder) {
+	if h.Home.IsEmpty() {
+		return
+	}
+	as, _ := l.Assignment(h.ID)
+	pool := l.pools[l.pool(&h.Request)]
+	own := cpuset.Intersect(pool, l.nodeCPUs(h.Home))
+	switch enough := workload.MilliCPU(own.Size())*1000 >= h.Request.Milli; {
+	case !l.wantsHome(h) || h.Home.Size() != 1 || own.IsEmpty():
+		t.Fatalf("%+v is at home on node %v, where its pool has CPUs %v", *h, h.Home, own)
+	case enough && !l.orOnline(as.CPUs).SubsetOf(l.nodeCPUs(h.Home)):
+		t.Fatalf("%s has CPUs %v, and its home has %v of its pool", h.ID, as.CPUs, own)
+	case !enough && !pool.SubsetOf(l.orOnline(as.CPUs)):
+		t.Fatalf("%s has CPUs %v, and its home has only %v of its pool %v", h.ID, as.CPUs, own, pool)
 	}
 }
 

@@ -18,6 +18,14 @@ func (l *Ledger) Lend(cpus cpuset.Set) {
 func (l *Ledger) Lent() cpuset.Set { return l.lent }
 
 // lendable returns those of the CPUs that may be lent.
+// lentTo returns those that a container of batch work may use: at its home only.
+func (l *Ledger) lentTo(h *Holder) cpuset.Set {
+	if h.Home.IsEmpty() {
+		return l.lent
+	}
+	return l.within(l.lent, h.Home)
+}
+
 func (l *Ledger) lendable(cpus cpuset.Set) cpuset.Set {
 	var of cpuset.Set
 	if l.config.Mode != Overlap || cpus.IsEmpty() {

@@ -12,11 +12,14 @@ func (l *Ledger) memoryNodes(h *Holder) (cpuset.Set, error) {
 	switch policy := h.Request.MemoryNodes.Policy; {
 	case policy == workload.MemoryListed:
 		return l.listedMemory(h.ID, h.Request)
-	case policy == workload.MemoryAny, policy == workload.MemoryDefault && !h.Request.Class.Pinned():
+	case !l.keepsMemory(h):
 		return cpuset.Set{}, nil
 	}
 	cpus := h.CPUs
-	if cpus.IsEmpty() {
+	switch {
+	case !h.Home.IsEmpty():
+		cpus = l.nodeCPUs(h.Home)
+	case cpus.IsEmpty():
 		cpus, _ = l.sharedCPUs(h)
 	}
 	return l.localMemory(l.orOnline(cpus), h.Request.Memory, h.ID), nil
@@ -36,11 +39,11 @@ func (l *Ledger) keepNodes(old *Holder, nodes cpuset.Set) cpuset.Set {
 }
 
 // followPools moves the memory of containers that share CPUs and asked for local memory to the
-// nodes of their pools.
+// nodes of their pools, or to their home.
 func (l *Ledger) followPools() {
 	var follow []*Holder
 	for _, h := range l.holders {
-		if h.CPUs.IsEmpty() && h.Request.MemoryNodes.Policy == workload.MemoryLocal {
+		if h.CPUs.IsEmpty() && h.Request.MemoryNodes.Policy != workload.MemoryListed && l.keepsMemory(h) && !h.Request.Class.Pinned() {
 			follow = append(follow, h)
 		}
 	}

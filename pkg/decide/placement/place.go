@@ -143,6 +143,9 @@ func (l *Ledger) grant(h *Holder, avoid cpuset.Set) error {
 	case h.Request.Class.Pinned():
 		err = l.pin(h, l.freeFor(h), cpuset.Set{}, avoid)
 	}
+	if err == nil {
+		err = l.settle(h, cpuset.Set{})
+	}
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,10 @@ func (l *Ledger) layout() {
 		return
 	}
 	l.version++
-	defer l.followPools()
+	defer func() {
+		l.rehome()
+		l.followPools()
+	}()
 	l.shared = cpuset.Difference(l.allocatable(), l.Pinned())
 	l.lent = l.lendable(l.lent)
 	shared, previous := l.shared, l.pools

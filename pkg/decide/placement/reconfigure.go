@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -100,7 +101,7 @@ func (l *Ledger) enterHolders(holders []*Holder, revised map[string]RevisedReque
 				continue
 			}
 		} else {
-			h.Mems = l.keepNodes(old, l.sharedMemory(h))
+			h.Mems = l.keepNodes(old, l.sharedMemory(h, old.Home))
 		}
 		l.put(h)
 	}
@@ -121,10 +122,12 @@ func (l *Ledger) enterHolders(holders []*Holder, revised map[string]RevisedReque
 	return nil
 }
 
-// sharedMemory returns the memory nodes of a holder without CPUs of its own.
-func (l *Ledger) sharedMemory(h *Holder) cpuset.Set {
+// sharedMemory settles a holder without CPUs of its own that was at home on a node, and returns its memory
+// nodes.
+func (l *Ledger) sharedMemory(h *Holder, home cpuset.Set) cpuset.Set {
+	homeless := l.settle(h, home)
 	nodes, err := l.memoryNodes(h)
-	if err != nil {
+	if err = cmp.Or(err, homeless); err != nil {
 		h.Short = err.Error()
 	}
 	return nodes

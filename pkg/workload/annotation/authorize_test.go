@@ -29,7 +29,7 @@ func settings() map[key][]setting {
 		cpusKey:  {{value: "2"}, {value: "6", beyond: true}},
 		cpusetKey: {
 			{value: "0-1"}, {value: "0-5", beyond: true}},
-		numaKey:           {{value: "single"}, {value: "spread"}},
+		numaKey:           {{value: "single"}, {value: "prefer"}},
 		smtKey:            {{value: "full-core"}, {value: "any"}},
 		l3Key:             {{value: "spread"}},
 		nearKey:           {{value: "device"}, {value: "0000:3b:00.0"}},

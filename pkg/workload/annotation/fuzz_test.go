@@ -48,7 +48,7 @@ func checkGrant(t interface{ Fatalf(string, ...any) }, rules *Rules, p *workload
 		t.Fatalf("SYSTEM without authorization: %q", show(got))
 	case got.Exclusive == workload.ExclusiveNode && !rules.authorized(p, ExclusiveNUMA):
 		t.Fatalf("a node to itself without authorization: %q", show(got))
-	case !got.Class.Pinned() && (got.NUMA != 0 || got.SMT != 0 || got.L3 != 0 || got.Near != workload.Near{} || got.Exclusive != 0):
+	case !got.Class.Pinned() && (got.NUMA == workload.NUMASpread || got.SMT != 0 || got.L3 != 0 || got.Near != workload.Near{} || got.Exclusive != 0):
 		t.Fatalf("a shared class with a pin's keys: %q", show(got))
 	case got.Tier.Value > workload.TierBatch && !granted.Mid && !rules.authorized(p, HighTier):
 		t.Fatalf("tier mid without authorization: %q", show(got))

@@ -33,6 +33,10 @@ func (r *reader) allow(requested *workload.Request, a *candidate) error {
 			return fmt.Errorf("the CPUs chosen are %s, which is %d; leave this key out, or name as many", r.req.CPUSet, size)
 		}
 		return r.withinGrant(requested.CPUs)
+	case numaKey:
+		if requested.NUMA == workload.NUMASpread && !r.req.Class.Pinned() {
+			return fmt.Errorf("spread is for LSE and LSR; %s shares CPUs, and can run on one NUMA node: single or prefer", r.req.Class)
+		}
 	case exclusiveKey:
 		if requested.Exclusive == workload.ExclusiveNode {
 			return r.authorize(ExclusiveNUMA, a)

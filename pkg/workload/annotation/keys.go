@@ -92,13 +92,15 @@ func (k key) appliesTo(class workload.Class) bool {
 	switch k {
 	case poolKey, batchKey:
 		return class == workload.LS || class == workload.BE
+	case numaKey:
+		return class == workload.LS || class == workload.BE || class.Pinned()
 	case tierKey, noticeKey, grantKey:
 		return class == workload.BE
 	case sloKey:
 		return class == workload.LS || class.Pinned()
 	case cpuBurstKey: // LSE and LSR have no quota
 		return class == workload.LS
-	case cpusKey, cpusetKey, numaKey, smtKey, l3Key, nearKey, exclusiveKey, exclusiveGroupKey:
+	case cpusKey, cpusetKey, smtKey, l3Key, nearKey, exclusiveKey, exclusiveGroupKey:
 		return class.Pinned()
 	}
 	return true

@@ -108,6 +108,7 @@ func (r *reader) read() {
 		r.class = candidate{key: classKey, value: r.req.Class.String(), source: source, origin: config}
 		r.record(&r.class)
 	}
+	settles := r.req.Class == workload.LS || r.req.Class == workload.BE
 	if r.req.Class.Pinned() && r.mayShare() {
 		r.warn(r.class.source, fmt.Sprintf("is for the pod's containers that request CPUs, and this one requests none (as those of kubectl debug do): it is LS. To have it pinned, request CPUs; to say so for it alone, %s", r.asLS()))
 		r.share()
@@ -119,6 +120,9 @@ func (r *reader) read() {
 		r.share()
 		r.poolAndClass()
 	} else {
+		if settles {
+			r.resolve(numaKey)
+		}
 		r.passOver()
 	}
 	r.resolve(memoryNodesKey)

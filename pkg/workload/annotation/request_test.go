@@ -65,7 +65,7 @@ func show(r workload.Request) string {
 	add(r.Pool != "", "pool=%s", r.Pool)
 	add(r.CPUs != 0, "cpus=%d", r.CPUs)
 	add(!r.CPUSet.IsEmpty(), "cpuset=%s", r.CPUSet)
-	add(r.NUMA != 0, "numa=%s", []string{"prefer", "single", "spread"}[r.NUMA])
+	add(r.NUMA != 0, "numa=%s", []string{"", "prefer", "single", "spread"}[r.NUMA])
 	add(r.SMT != 0, "smt=%s", []string{"", "any", "full-core", "one-per-core"}[r.SMT])
 	add(r.L3 != 0, "l3=spread")
 	add(r.Near.PCI != "", "near=%s", r.Near.PCI)
@@ -153,7 +153,10 @@ func TestRequest(t *testing.T) {
 		"a pool of BE":           {says: []string{"class.sluice.dev=BE", "pool.sluice.dev=batch"}, want: "BE pool=batch"},
 		"no pool":                {says: []string{"pool.sluice.dev=gold"}, text: []string{"no pool of this node", "critical, online, batch"}},
 		"a pool of LSR":          {says: []string{"class.sluice.dev=LSR", "pool.sluice.dev=critical"}, want: "LSR cpus=4", text: []string{"pool.sluice.dev has no effect on class LSR"}},
-		"numa of LS":             {says: []string{"numa.sluice.dev=single"}, want: "LS", text: []string{"numa.sluice.dev has no effect on class LS"}},
+		"numa of LS":             {says: []string{"numa.sluice.dev=single"}, want: "LS numa=single"},
+		"numa of BE":             {says: []string{"class.sluice.dev=BE", "numa.sluice.dev=prefer"}, want: "BE numa=prefer"},
+		"numa of SYSTEM":         {says: []string{"class.sluice.dev=SYSTEM", "numa.sluice.dev=prefer"}, rules: authorizeAll, want: "SYSTEM", text: []string{"numa.sluice.dev has no effect on class SYSTEM"}},
+		"LS spread":              {says: []string{"numa.sluice.dev=spread"}, text: []string{"spread is for LSE and LSR; LS shares CPUs"}},
 		"too long a group":       {says: []string{"class.sluice.dev=LSR", "exclusive.sluice.dev=core", "exclusive-group.sluice.dev=" + strings.Repeat("g", 64)}, text: []string{"1 to 63 letters"}},
 		"a pool of SYSTEM":       {says: []string{"namespace=kube-system", "class.sluice.dev=SYSTEM", "pool.sluice.dev=critical"}, want: "SYSTEM", text: []string{"no effect on class SYSTEM"}},
 		"several things at once": {says: []string{"class.sluice.dev=LSR", "numa.sluice.dev=no", "l3.sluice.dev=no"}, text: []string{"numa.sluice.dev", "l3.sluice.dev"}},
@@ -225,6 +228,8 @@ func TestRequest(t *testing.T) {
 		"dedicated on one node":     {says: []string{level + "dedicated_cores", memoryEnh + `{"numa_binding":"true"}`}, want: "LSE cpus=4 numa=single"},
 		"dedicated alone on it":     {says: []string{level + "dedicated_cores", memoryEnh + `{"numa_binding":true,"numa_exclusive":"true"}`}, rules: authorizeAll, want: "LSE cpus=4 numa=single exclusive=node group=katalyst"},
 		"alone, not allowed":        {says: []string{level + "dedicated_cores", memoryEnh + `{"numa_binding":"true","numa_exclusive":"true"}`}, text: []string{"memory_enhancement", `"numa_exclusive"`, "exclusiveNode"}},
+		"shared on one node":        {says: []string{level + "shared_cores", memoryEnh + `{"numa_binding":"true"}`}, want: "LS numa=single"},
+		"reclaimed on one node":     {says: []string{level + "reclaimed_cores", memoryEnh + `{"numa_binding":"true","numa_exclusive":"false"}`}, want: "BE numa=single"},
 		"alone, without binding":    {says: []string{level + "dedicated_cores", memoryEnh + `{"numa_exclusive":"true"}`}, want: "LSE cpus=4"},
 		"not bound":                 {says: []string{level + "dedicated_cores", memoryEnh + `{"numa_binding":"false"}`}, want: "LSE cpus=4"},
 		"shared":                    {says: []string{level + "shared_cores", cpuEnh + `{"cpuset_pool":"critical"}`}, want: "LS pool=critical"},
@@ -322,7 +327,7 @@ func TestRequestBeyondShares(t *testing.T) {
 		want  string
 		text  string
 	}{
-		{workload.Burstable, 255000, "numa.sluice.dev=prefer", "LSR cpus=255", ""},
+		{workload.Burstable, 255000, "l3.sluice.dev=pack", "LSR cpus=255", ""},
 		{workload.Burstable, 256000, "numa.sluice.dev=prefer", "", "at most 256"},
 		{workload.Burstable, 300000, "numa.sluice.dev=prefer", "", "make the pod Guaranteed"},
 		{workload.Burstable, 300000, "cpus.sluice.dev=256", "LSR cpus=256", ""},

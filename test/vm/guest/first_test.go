@@ -85,8 +85,8 @@ func testFirstInstruction(n *node) {
 	must(t, shared.Remove())
 }
 
-// testPages checks that a pin's memory is on the nodes of its CPUs, and that a guarantee beyond
-// one node adds the nearest node.
+// testPages checks that the memory of a pin, and of a service that is at home on a node, is on the
+// nodes of its CPUs, and that a guarantee beyond one node adds the nearest node.
 func testPages(n *node) {
 	touch := []string{"touch=64", "first", "sleep"}
 	tests := []struct {
@@ -95,8 +95,9 @@ func testPages(n *node) {
 	}{
 		{ask{name: "within-its-node", class: "LSR", cpus: 2, args: touch}, 1},
 		{ask{name: "beyond-its-node", class: "LSR", cpus: 2, args: touch, memory: 1200 * mib}, 2},
+		{ask{name: "at-home", class: "LS", cpus: 1, keys: []string{"numa", "single"}, args: touch}, 1},
 	}
-	pod := n.pod(tests[0].ask, tests[1].ask)
+	pod := n.pod(tests[0].ask, tests[1].ask, tests[2].ask)
 	for _, test := range tests {
 		n.t.Run(test.name, func(t *testing.T) {
 			n := n.with(t)
