@@ -114,7 +114,7 @@ func (l *Ledger) atHome(h *Holder, pool cpuset.Set) (cpuset.Set, string) {
 	own := l.within(pool, h.Home)
 	needs, _ := h.Request.Grant()
 	if own.IsEmpty() || workload.MilliCPU(own.Size())*1000 < needs {
-		return pool, fmt.Sprintf("; NUMA node %s, its own, has only %d of these CPUs", h.Home, own.Size())
+		return pool, fmt.Sprintf("; NUMA node %s, its home, has only %d of the pool's CPUs", h.Home, own.Size())
 	}
 	return own, " on NUMA node " + h.Home.String()
 }

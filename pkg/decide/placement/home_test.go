@@ -90,7 +90,7 @@ func TestHomeIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	as, _ := l.Assignment("web")
-	if home, _, _ := homeOf(t, l, "web"); home != cpuset.Of(1) || as.CPUs != l.Shared() || !strings.Contains(as.Why, "its own, has only 1 of these CPUs") {
+	if home, _, _ := homeOf(t, l, "web"); home != cpuset.Of(1) || as.CPUs != l.Shared() || !strings.Contains(as.Why, "its home, has only 1 of the pool's CPUs") {
 		t.Errorf("beside a pin: %+v", as)
 	}
 	l.Release("pin")
