@@ -30,8 +30,14 @@ const (
 	requestsBeyond = 10 // that a window has beyond the quantile if they suffice
 )
 
+// The limits of histograms. Beyond them, computing overflows to infinity, which no status can hold.
+const (
+	longestBucket = 1e6     // seconds
+	mostRequests  = 1 << 53 // up to which a float64 counts one by one
+)
+
 // errNoHistogram reports counts that no histogram has.
-var errNoHistogram = errors.New("the histogram's buckets must end at +Inf and have counts that do not fall")
+var errNoHistogram = errors.New("the histogram's buckets must end at times of 0 to 1,000,000 s, must end at +Inf and have counts that do not fall")
 
 // Check reports whether the histogram can say whether a bound, in seconds, is kept.
 func (h *Histogram) Check(bound float64) error {
@@ -41,7 +47,7 @@ func (h *Histogram) Check(bound float64) error {
 	}
 	for i := range h.UpTo {
 		count := h.Counts[i]
-		if math.IsNaN(h.UpTo[i]) || !(count >= 0 && count <= math.MaxInt64) || i > 0 && (h.UpTo[i] <= h.UpTo[i-1] || count < h.Counts[i-1]) {
+		if !(h.UpTo[i] >= 0 && (h.UpTo[i] <= longestBucket || i == last)) || !(count >= 0 && count <= mostRequests) || i > 0 && (h.UpTo[i] <= h.UpTo[i-1] || count < h.Counts[i-1]) {
 			return errNoHistogram
 		}
 	}

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ func TestHistogramCheck(t *testing.T) {
 		h    Histogram
 		good bool
 	}{
-		"good":            {Histogram{[]float64{0.01, 0.02, inf}, []float64{1, 1, 2}}, true},
+		"good":            {Histogram{[]float64{0.01, 0.05, inf}, []float64{1, 1, 2}}, true},
 		"one bucket":      {Histogram{[]float64{inf}, []float64{1}}, false},
 		"empty":           {Histogram{}, false},
 		"no +Inf":         {Histogram{[]float64{0.01, 0.02}, []float64{1, 1}}, false},
@@ -24,6 +25,10 @@ func TestHistogramCheck(t *testing.T) {
 		"NaN bucket":      {Histogram{[]float64{math.NaN(), 0.02, inf}, []float64{1, 1, 2}}, false},
 		"infinite count":  {Histogram{[]float64{0.01, 0.02, inf}, []float64{1, 1, inf}}, false},
 		"negative":        {Histogram{[]float64{0.01, 0.02, inf}, []float64{-1, 1, 2}}, false},
+		"-Inf bucket":     {Histogram{[]float64{-inf, 0.02, inf}, []float64{1, 1, 2}}, false},
+		"before 0":        {Histogram{[]float64{-1e308, 0.05, inf}, []float64{1, 1, 2}}, false},
+		"endless bucket":  {Histogram{[]float64{0.01, 1e308, inf}, []float64{1, 1, 2}}, false},
+		"endless counts":  {Histogram{[]float64{0.01, 0.05, inf}, []float64{1, 1, math.MaxInt64}}, false},
 		"twice":           {Histogram{[]float64{0.02, 0.02, inf}, []float64{1, 1, 2}}, false},
 		"below the bound": {Histogram{[]float64{0.01, 0.015, inf}, []float64{1, 1, 2}}, false},
 	} {
@@ -31,6 +36,31 @@ func TestHistogramCheck(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// Whatever passes Check gives finite figures, since JSON has no others.
+func TestLatencyIsFinite(t *testing.T) {
+	t.Parallel()
+	ends := []float64{math.Inf(-1), -1.7e308, -1, 0, 5e-324, 0.01, 0.03, 1, 1e6, 1.7e308, math.Inf(1)}
+	rapid.Check(t, func(t *rapid.T) {
+		h := Histogram{UpTo: slices.Compact(slices.Sorted(slices.Values(rapid.SliceOfN(rapid.SampledFrom(ends), 2, 8).Draw(t, "ends"))))}
+		for range h.UpTo {
+			h.Counts = append(h.Counts, rapid.SampledFrom([]float64{0, 1, 1000, 1 << 53, math.MaxInt64}).Draw(t, "count"))
+		}
+		slices.Sort(h.Counts)
+		if h.Check(0.02) != nil {
+			return
+		}
+		var m LatencyMeter
+		m.Add(time.Unix(1, 0), Histogram{h.UpTo, make([]float64, len(h.UpTo))})
+		m.Add(time.Unix(6, 0), h)
+		l := m.Latency(0.99, 0.02)
+		for _, figure := range []float64{l.Seconds, l.Slow, l.Requests} {
+			if !(figure >= 0 && figure <= 1e16) {
+				t.Fatalf("%+v of %+v", l, h)
+			}
+		}
+	})
 }
 
 // The quantiles are those of Prometheus' histogram_quantile.
