@@ -51,8 +51,8 @@ func (h *Histogram) Check(bound float64) error {
 			return errNoHistogram
 		}
 	}
-	if largest := h.UpTo[last-1]; largest < bound {
-		return fmt.Errorf("the histogram's largest bucket ends at %v s, below the bound of %v s: it needs a bucket that ends at the bound", largest, bound)
+	if largest := h.UpTo[last-1]; largest <= bound { // no quantile would be above the bound
+		return fmt.Errorf("the histogram's largest bucket ends at %v s, not beyond the bound of %v s: it needs a bucket that ends at the bound, and a larger one", largest, bound)
 	}
 	return nil
 }

@@ -31,6 +31,7 @@ func TestHistogramCheck(t *testing.T) {
 		"endless counts":  {Histogram{[]float64{0.01, 0.05, inf}, []float64{1, 1, math.MaxInt64}}, false},
 		"twice":           {Histogram{[]float64{0.02, 0.02, inf}, []float64{1, 1, 2}}, false},
 		"below the bound": {Histogram{[]float64{0.01, 0.015, inf}, []float64{1, 1, 2}}, false},
+		"at the bound":    {Histogram{[]float64{0.01, 0.02, inf}, []float64{1, 1, 2}}, false},
 	} {
 		if err := c.h.Check(0.02); (err == nil) != c.good {
 			t.Errorf("%s: %v", name, err)
@@ -98,6 +99,22 @@ func TestQuantileAgreesWithSlow(t *testing.T) {
 	})
 }
 
+// Whatever passes Check can show that its bound is broken by all requests.
+func TestBoundCanBeBroken(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		h, bound := randomHistogram(t), rapid.SampledFrom([]float64{0.0005, 0.001, 0.002, 0.004, 0.009, 0.016}).Draw(t, "bound")
+		if h.Check(bound) != nil {
+			return
+		}
+		clear(h.Counts)
+		h.Counts[len(h.Counts)-1] = 1000
+		if got := h.quantile(0.99); got <= bound {
+			t.Fatalf("all requests took longer than %+v, and the quantile is %v, within %v", h.UpTo, got, bound)
+		}
+	})
+}
+
 func randomHistogram(t *rapid.T) Histogram {
 	n := rapid.IntRange(1, 8).Draw(t, "buckets")
 	h := Histogram{Counts: make([]float64, n+1)}
@@ -110,7 +127,7 @@ func randomHistogram(t *rapid.T) Histogram {
 		count += float64(rapid.IntRange(0, 50).Draw(t, "count"))
 		h.Counts[i] = count
 	}
-	if err := h.Check(0.001); err != nil {
+	if err := h.Check(0.0005); err != nil {
 		t.Fatal(err)
 	}
 	return h

@@ -137,7 +137,7 @@ func TestHostilePages(t *testing.T) {
 		"NaN":          {text("request_seconds_bucket{le=\"1\"} NaN\nrequest_seconds_bucket{le=\"+Inf\"} NaN\n"), "histogram"},
 		"no +Inf":      {text("request_seconds_bucket{le=\"1\"} 1\nrequest_seconds_bucket{le=\"2\"} 1\n"), "must end at +Inf"},
 		"falling":      {text("request_seconds_bucket{le=\"1\"} 2\nrequest_seconds_bucket{le=\"+Inf\"} 1\n"), "must end at +Inf"},
-		"too coarse":   {text("request_seconds_bucket{le=\"0.01\"} 2\nrequest_seconds_bucket{le=\"+Inf\"} 2\n"), "below the bound"},
+		"too coarse":   {text("request_seconds_bucket{le=\"0.01\"} 2\nrequest_seconds_bucket{le=\"+Inf\"} 2\n"), "not beyond the bound"},
 		"mixed": {text("request_seconds_bucket{a=\"1\",le=\"1\"} 2\nrequest_seconds_bucket{a=\"1\",le=\"+Inf\"} 2\n" +
 			"request_seconds_bucket{a=\"2\",le=\"2\"} 2\nrequest_seconds_bucket{a=\"2\",le=\"+Inf\"} 2\n"), "different buckets"},
 		"many series": {func(w http.ResponseWriter, _ *http.Request) {
