@@ -1,11 +1,14 @@
 package objectives
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -170,6 +173,35 @@ func TestHostilePages(t *testing.T) {
 
 func text(page string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, page) }
+}
+
+// TestNothingIsLogged reads a pod that goes on talking after its answer: net/http would log that, 4 KiB at each
+// reading. It does not run beside other tests, as the log is the process's.
+func TestNothingIsLogged(t *testing.T) {
+	var out bytes.Buffer
+	log.SetOutput(&out)
+	defer log.SetOutput(os.Stderr)
+	var talked atomic.Int64
+	server := serving(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		time.Sleep(10 * time.Millisecond)
+		io.WriteString(conn, strings.Repeat("evil", 1000))
+		talked.Add(1)
+	}))
+	r, follow := following(t)
+	follow(targetOf(t, "a", server))
+	for talked.Load() < 5 {
+		time.Sleep(r.interval)
+	}
+	follow()
+	time.Sleep(2 * r.interval)
+	if out.Len() > 0 {
+		t.Errorf("%d bytes were logged: %.80s", out.Len(), out.String())
+	}
 }
 
 func hijack(w http.ResponseWriter, answer string) {
