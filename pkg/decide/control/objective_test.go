@@ -2,6 +2,7 @@ package control
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -170,6 +171,41 @@ func TestObjectiveBrokenAlone(t *testing.T) {
 	n.runs(300, 16000)
 	if o := n.objective(); o.Alone || o.Seconds > 1.2*bound.Seconds() {
 		t.Errorf("once it is fast alone: %+v", o)
+	}
+}
+
+// A service whose response times vary, and that breaks its objective whatever batch work does, does not
+// take batch work's share.
+func TestObjectiveBrokenAloneVarying(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ rate, varies float64 }{"many requests": {1000, 0.1}, "few requests": {0.1, 0}} {
+		random := rand.New(rand.NewPCG(1, 2))
+		n := newAnswering(slowedDown)
+		n.rate = c.rate
+		n.takes = func(workload.MilliCPU) time.Duration {
+			return time.Duration(40 * math.Exp(c.varies*random.NormFloat64()) * float64(time.Millisecond))
+		}
+		sum, seconds := 0, 3600
+		for i := range 600 + seconds {
+			n.count(40*time.Millisecond, 0.3)
+			if n.step(16000); i >= 600 {
+				sum += n.share.Percent
+			}
+		}
+		if sum < 50*seconds {
+			t.Errorf("%s: batch work has %d %% in the mean of an hour", name, sum/seconds)
+		}
+	}
+}
+
+// A service that was slow alone once, while it started, does not lose its protection by that.
+func TestObjectiveAfterWarmUp(t *testing.T) {
+	t.Parallel()
+	n := newAnswering(func(workload.MilliCPU) time.Duration { return 500 * time.Millisecond })
+	n.takes = func(batch workload.MilliCPU) time.Duration { return slowedDown(2 * batch) }
+	n.runs(3600, 16000)
+	if o := n.objective(); o.Seconds > 1.1*bound.Seconds() || n.share.Percent == 100 {
+		t.Errorf("after an hour: %+v, batch work has %d %%", o, n.share.Percent)
 	}
 }
 
