@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 // Objective is a latency objective of slo.sluice.dev with what was measured.
@@ -42,6 +43,7 @@ const (
 
 // objective is the state of a pod's objective.
 type objective struct {
+	of     workload.Objective
 	calm   float64       // response time without batch work in seconds; 0 if unknown
 	calmAt time.Time     // when it was learned
 	at     time.Time     // of the latest reading
@@ -107,6 +109,9 @@ func (f *Interference) objectiveOf(v *View, p *Pod, s *suffering) *Objective {
 	if wants.Bound == 0 {
 		return nil
 	}
+	if o.of != *wants { // a container or a new configuration has brought another
+		*o = objective{of: *wants}
+	}
 	bound := wants.Bound.Seconds()
 	measured := recent(v.Now, l.At, latencyAge)
 	if measured {
@@ -114,7 +119,7 @@ func (f *Interference) objectiveOf(v *View, p *Pod, s *suffering) *Objective {
 	}
 	lately := recent(v.Now, o.at, lostTime)
 	if !lately {
-		*o = objective{at: o.at, known: o.known}
+		*o = objective{of: o.of, at: o.at, known: o.known}
 	}
 	tolerated := max(bound, o.calm*(1+slowdown))
 	now := Objective{

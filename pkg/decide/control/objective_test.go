@@ -209,6 +209,22 @@ func TestObjectiveAfterWarmUp(t *testing.T) {
 	}
 }
 
+// What was learned of one objective says nothing about another.
+func TestObjectiveReplaced(t *testing.T) {
+	t.Parallel()
+	n := newAnswering(func(workload.MilliCPU) time.Duration { return 40 * time.Millisecond })
+	n.runs(700, 0)
+	if !n.objective().Alone {
+		t.Fatalf("%+v", n.objective())
+	}
+	n.Pods[0].SLO.Latency.Metric = "other_seconds"
+	n.Pods[0].Latency = observe.Latency{}
+	n.runs(1, 16000)
+	if o := n.objective(); o.Alone || !o.BrokenAt.IsZero() || o.tolerated != bound.Seconds() || o.lost {
+		t.Errorf("%+v", o)
+	}
+}
+
 // Its own limit, a trial of a culprit, preview: nothing is cut.
 func TestObjectiveCutsNothing(t *testing.T) {
 	t.Parallel()
