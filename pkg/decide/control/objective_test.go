@@ -244,6 +244,43 @@ func TestObjectiveCutsNothing(t *testing.T) {
 	}
 }
 
+// A page that fails now and then does not repeat the advice.
+func TestObjectiveAdviceOnce(t *testing.T) {
+	t.Parallel()
+	n := newAnswering(func(workload.MilliCPU) time.Duration { return 40 * time.Millisecond })
+	n.runs(660, 0)
+	for range 20 {
+		n.silent = true
+		n.runs(25, 0)
+		n.silent = false
+		n.runs(35, 0)
+	}
+	if len(n.decisions) != 1 || n.decisions[0].Action != "advise" {
+		t.Errorf("%d decisions: %+v", len(n.decisions), n.decisions)
+	}
+}
+
+// Nothing is cut or grows in preview, whatever was before, and a service that breaks its objective again and
+// again is reported a few times.
+func TestObjectivePreview(t *testing.T) {
+	t.Parallel()
+	n := newAnswering(slowedDown)
+	n.runs(60, 16000)
+	n.preview = true
+	before := len(n.decisions)
+	n.runs(300, 0)
+	if n.share.Percent != 100 || len(n.decisions) != before {
+		t.Errorf("%+v, %+v", n.share, n.decisions[before:])
+	}
+	for range 60 {
+		n.runs(5, 16000)
+		n.runs(5, 0)
+	}
+	if len(n.decisions) > before+5 {
+		t.Errorf("%d decisions in ten minutes", len(n.decisions)-before)
+	}
+}
+
 // Whatever is read, the share stays within its bounds, and nothing grows while it is not known how fast a
 // service answers.
 func TestObjectiveProperty(t *testing.T) {
