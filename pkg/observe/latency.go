@@ -136,11 +136,12 @@ type page struct {
 	h  Histogram
 }
 
-// Add adds a histogram that has passed Check. Counts that fell begin anew.
+// Add adds a histogram that has passed Check. Counts that fell begin anew, and so do those after a gap: a
+// window would be longer than the longest, and the process may have restarted unseen.
 func (m *LatencyMeter) Add(at time.Time, h Histogram) {
 	if n := len(m.pages); n > 0 {
 		newest := &m.pages[n-1]
-		if _, continues := h.since(&newest.h); !continues || !at.After(newest.at) {
+		if _, continues := h.since(&newest.h); !continues || !at.After(newest.at) || at.Sub(newest.at) > longestWindow {
 			m.pages = m.pages[:0]
 		}
 	}

@@ -171,6 +171,12 @@ func TestLatencyMeter(t *testing.T) {
 	if l := add(210, 3, 0); l.Requests != 3 {
 		t.Errorf("after a restart: %+v", l)
 	}
+	if l := add(271, 3, 0); !l.At.IsZero() {
+		t.Errorf("after a gap: %+v", l)
+	}
+	if l := add(276, 3, 0); l.Requests != 3 || l.At.Sub(l.From) != 5*time.Second {
+		t.Errorf("after a gap: %+v", l)
+	}
 	if l := add(209, 3, 0); !l.At.IsZero() {
 		t.Errorf("the clock was set back: %+v", l)
 	}
