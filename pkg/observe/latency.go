@@ -163,5 +163,8 @@ func (m *LatencyMeter) Latency(share, bound float64) (l Latency) {
 			break
 		}
 	}
+	if newest > 0 && l.Requests == 0 { // the shortest window says the same, and sooner
+		l.From = m.pages[newest-1].at
+	}
 	return l
 }

@@ -161,23 +161,28 @@ func TestLatencyMeter(t *testing.T) {
 			t.Fatalf("at %d s: %+v", second, l)
 		}
 	}
+	for second := 205; second <= 300; second += 5 {
+		if l := add(second, 0, 0); second >= 270 && (l.Requests != 0 || l.At.Sub(l.From) != 5*time.Second) {
+			t.Fatalf("idle, at %d s: %+v", second, l)
+		}
+	}
 	if len(m.pages) > 14 {
 		t.Errorf("%d pages are kept", len(m.pages))
 	}
 	fast, slow = 0, 0
-	if l := add(205, 3, 0); !l.At.IsZero() {
+	if l := add(305, 3, 0); !l.At.IsZero() {
 		t.Errorf("after a restart: %+v", l)
 	}
-	if l := add(210, 3, 0); l.Requests != 3 {
+	if l := add(310, 3, 0); l.Requests != 3 {
 		t.Errorf("after a restart: %+v", l)
 	}
-	if l := add(271, 3, 0); !l.At.IsZero() {
+	if l := add(371, 3, 0); !l.At.IsZero() {
 		t.Errorf("after a gap: %+v", l)
 	}
-	if l := add(276, 3, 0); l.Requests != 3 || l.At.Sub(l.From) != 5*time.Second {
+	if l := add(376, 3, 0); l.Requests != 3 || l.At.Sub(l.From) != 5*time.Second {
 		t.Errorf("after a gap: %+v", l)
 	}
-	if l := add(209, 3, 0); !l.At.IsZero() {
+	if l := add(309, 3, 0); !l.At.IsZero() {
 		t.Errorf("the clock was set back: %+v", l)
 	}
 }

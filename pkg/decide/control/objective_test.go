@@ -148,7 +148,7 @@ func TestObjectiveOfFewRequests(t *testing.T) {
 		t.Error("nothing is squeezed with ten requests a second")
 	}
 	n.rate = 0
-	if n.runs(1500, 16000); n.share.Percent != 100 {
+	if n.runs(360, 16000); n.share.Percent != 100 {
 		t.Errorf("without requests: %+v", n.share)
 	}
 }
