@@ -30,8 +30,14 @@ const (
 	requestsBeyond = 10 // that a window has beyond the quantile if they suffice
 )
 
+// The limits of histograms. Beyond them, computing overflows to infinity, which no status can hold.
+const (
+	longestBucket = 1e6     // seconds
+	mostRequests  = 1 << 53 // up to which a float64 counts one by one
+)
+
 // errNoHistogram reports counts that no histogram has.
-var errNoHistogram = errors.New("the histogram's buckets must end at +Inf and have counts that do not fall")
+var errNoHistogram = errors.New("the histogram's buckets must end at times of 0 to 1,000,000 s, must end at +Inf and have counts that do not fall")
 
 // Check reports whether the histogram can say whether a bound, in seconds, is kept.
 func (h *Histogram) Check(bound float64) error {
@@ -41,12 +47,12 @@ func (h *Histogram) Check(bound float64) error {
 	}
 	for i := range h.UpTo {
 		count := h.Counts[i]
-		if math.IsNaN(h.UpTo[i]) || !(count >= 0 && count <= math.MaxInt64) || i > 0 && (h.UpTo[i] <= h.UpTo[i-1] || count < h.Counts[i-1]) {
+		if !(h.UpTo[i] >= 0 && (h.UpTo[i] <= longestBucket || i == last)) || !(count >= 0 && count <= mostRequests) || i > 0 && (h.UpTo[i] <= h.UpTo[i-1] || count < h.Counts[i-1]) {
 			return errNoHistogram
 		}
 	}
-	if largest := h.UpTo[last-1]; largest < bound {
-		return fmt.Errorf("the histogram's largest bucket ends at %v s, below the bound of %v s: it needs a bucket that ends at the bound", largest, bound)
+	if largest := h.UpTo[last-1]; largest <= bound { // no quantile would be above the bound
+		return fmt.Errorf("the histogram's largest bucket ends at %v s, not beyond the bound of %v s: it needs a bucket that ends at the bound, and a larger one", largest, bound)
 	}
 	return nil
 }
@@ -130,11 +136,12 @@ type page struct {
 	h  Histogram
 }
 
-// Add adds a histogram that has passed Check. Counts that fell begin anew.
+// Add adds a histogram that has passed Check. Counts that fell begin anew, and so do those after a gap: a
+// window would be longer than the longest, and the process may have restarted unseen.
 func (m *LatencyMeter) Add(at time.Time, h Histogram) {
 	if n := len(m.pages); n > 0 {
 		newest := &m.pages[n-1]
-		if _, continues := h.since(&newest.h); !continues || !at.After(newest.at) {
+		if _, continues := h.since(&newest.h); !continues || !at.After(newest.at) || at.Sub(newest.at) > longestWindow {
 			m.pages = m.pages[:0]
 		}
 	}
@@ -155,6 +162,9 @@ func (m *LatencyMeter) Latency(share, bound float64) (l Latency) {
 		if requests*(1-share) >= requestsBeyond {
 			break
 		}
+	}
+	if newest > 0 && l.Requests == 0 { // the shortest window says the same, and sooner
+		l.From = m.pages[newest-1].at
 	}
 	return l
 }

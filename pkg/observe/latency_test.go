@@ -2,6 +2,7 @@ package observe
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ func TestHistogramCheck(t *testing.T) {
 		h    Histogram
 		good bool
 	}{
-		"good":            {Histogram{[]float64{0.01, 0.02, inf}, []float64{1, 1, 2}}, true},
+		"good":            {Histogram{[]float64{0.01, 0.05, inf}, []float64{1, 1, 2}}, true},
 		"one bucket":      {Histogram{[]float64{inf}, []float64{1}}, false},
 		"empty":           {Histogram{}, false},
 		"no +Inf":         {Histogram{[]float64{0.01, 0.02}, []float64{1, 1}}, false},
@@ -24,13 +25,43 @@ func TestHistogramCheck(t *testing.T) {
 		"NaN bucket":      {Histogram{[]float64{math.NaN(), 0.02, inf}, []float64{1, 1, 2}}, false},
 		"infinite count":  {Histogram{[]float64{0.01, 0.02, inf}, []float64{1, 1, inf}}, false},
 		"negative":        {Histogram{[]float64{0.01, 0.02, inf}, []float64{-1, 1, 2}}, false},
+		"-Inf bucket":     {Histogram{[]float64{-inf, 0.02, inf}, []float64{1, 1, 2}}, false},
+		"before 0":        {Histogram{[]float64{-1e308, 0.05, inf}, []float64{1, 1, 2}}, false},
+		"endless bucket":  {Histogram{[]float64{0.01, 1e308, inf}, []float64{1, 1, 2}}, false},
+		"endless counts":  {Histogram{[]float64{0.01, 0.05, inf}, []float64{1, 1, math.MaxInt64}}, false},
 		"twice":           {Histogram{[]float64{0.02, 0.02, inf}, []float64{1, 1, 2}}, false},
 		"below the bound": {Histogram{[]float64{0.01, 0.015, inf}, []float64{1, 1, 2}}, false},
+		"at the bound":    {Histogram{[]float64{0.01, 0.02, inf}, []float64{1, 1, 2}}, false},
 	} {
 		if err := c.h.Check(0.02); (err == nil) != c.good {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// Whatever passes Check gives finite figures, since JSON has no others.
+func TestLatencyIsFinite(t *testing.T) {
+	t.Parallel()
+	ends := []float64{math.Inf(-1), -1.7e308, -1, 0, 5e-324, 0.01, 0.03, 1, 1e6, 1.7e308, math.Inf(1)}
+	rapid.Check(t, func(t *rapid.T) {
+		h := Histogram{UpTo: slices.Compact(slices.Sorted(slices.Values(rapid.SliceOfN(rapid.SampledFrom(ends), 2, 8).Draw(t, "ends"))))}
+		for range h.UpTo {
+			h.Counts = append(h.Counts, rapid.SampledFrom([]float64{0, 1, 1000, 1 << 53, math.MaxInt64}).Draw(t, "count"))
+		}
+		slices.Sort(h.Counts)
+		if h.Check(0.02) != nil {
+			return
+		}
+		var m LatencyMeter
+		m.Add(time.Unix(1, 0), Histogram{h.UpTo, make([]float64, len(h.UpTo))})
+		m.Add(time.Unix(6, 0), h)
+		l := m.Latency(0.99, 0.02)
+		for _, figure := range []float64{l.Seconds, l.Slow, l.Requests} {
+			if !(figure >= 0 && figure <= 1e16) {
+				t.Fatalf("%+v of %+v", l, h)
+			}
+		}
+	})
 }
 
 // The quantiles are those of Prometheus' histogram_quantile.
@@ -68,6 +99,22 @@ func TestQuantileAgreesWithSlow(t *testing.T) {
 	})
 }
 
+// Whatever passes Check can show that its bound is broken by all requests.
+func TestBoundCanBeBroken(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		h, bound := randomHistogram(t), rapid.SampledFrom([]float64{0.0005, 0.001, 0.002, 0.004, 0.009, 0.016}).Draw(t, "bound")
+		if h.Check(bound) != nil {
+			return
+		}
+		clear(h.Counts)
+		h.Counts[len(h.Counts)-1] = 1000
+		if got := h.quantile(0.99); got <= bound {
+			t.Fatalf("all requests took longer than %+v, and the quantile is %v, within %v", h.UpTo, got, bound)
+		}
+	})
+}
+
 func randomHistogram(t *rapid.T) Histogram {
 	n := rapid.IntRange(1, 8).Draw(t, "buckets")
 	h := Histogram{Counts: make([]float64, n+1)}
@@ -80,7 +127,7 @@ func randomHistogram(t *rapid.T) Histogram {
 		count += float64(rapid.IntRange(0, 50).Draw(t, "count"))
 		h.Counts[i] = count
 	}
-	if err := h.Check(0.001); err != nil {
+	if err := h.Check(0.0005); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -114,17 +161,28 @@ func TestLatencyMeter(t *testing.T) {
 			t.Fatalf("at %d s: %+v", second, l)
 		}
 	}
+	for second := 205; second <= 300; second += 5 {
+		if l := add(second, 0, 0); second >= 270 && (l.Requests != 0 || l.At.Sub(l.From) != 5*time.Second) {
+			t.Fatalf("idle, at %d s: %+v", second, l)
+		}
+	}
 	if len(m.pages) > 14 {
 		t.Errorf("%d pages are kept", len(m.pages))
 	}
 	fast, slow = 0, 0
-	if l := add(205, 3, 0); !l.At.IsZero() {
+	if l := add(305, 3, 0); !l.At.IsZero() {
 		t.Errorf("after a restart: %+v", l)
 	}
-	if l := add(210, 3, 0); l.Requests != 3 {
+	if l := add(310, 3, 0); l.Requests != 3 {
 		t.Errorf("after a restart: %+v", l)
 	}
-	if l := add(209, 3, 0); !l.At.IsZero() {
+	if l := add(371, 3, 0); !l.At.IsZero() {
+		t.Errorf("after a gap: %+v", l)
+	}
+	if l := add(376, 3, 0); l.Requests != 3 || l.At.Sub(l.From) != 5*time.Second {
+		t.Errorf("after a gap: %+v", l)
+	}
+	if l := add(309, 3, 0); !l.At.IsZero() {
 		t.Errorf("the clock was set back: %+v", l)
 	}
 }

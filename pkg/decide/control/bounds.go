@@ -69,6 +69,9 @@ func (b *Bounds) Closely() string { return b.closely }
 func (b *Bounds) Step(v *View, disturbed []Disturbance, acts, hold bool) (BatchShare, []Decision) {
 	passed := b.watch.lap(v.Now, b.interval)
 	decisions := b.advise(disturbed)
+	if !acts {
+		b.share = 100
+	}
 	b.cut = min(b.cut+passed, boundCutTime)
 	if v.Now.Before(b.cutAt) {
 		b.cutAt = v.Now // the clock was set back
@@ -87,8 +90,9 @@ func (b *Bounds) Step(v *View, disturbed []Disturbance, acts, hold bool) (BatchS
 	case all.tight || all.blind:
 		b.calm = 0
 	default:
-		b.said = false
-		if b.calm += passed; b.share < 100 && b.calm >= boundRiseTime && !all.stale {
+		b.calm += passed
+		b.said = b.said && b.calm < boundRiseTime
+		if b.share < 100 && b.calm >= boundRiseTime && !all.stale {
 			b.calm, b.roseAt = 0, v.Now
 			b.why = "all services keep their bounds with a margin, and batch work gets its budget back step by step"
 			decisions = append(decisions, b.to(min(b.share+boundRise, 100), "grow", b.why, acts, nil))
@@ -227,7 +231,7 @@ func (b *Bounds) advise(disturbed []Disturbance) (decisions []Decision) {
 			bound := &d.Bounds[k]
 			say(&said[bound.part], bound.advice(), []Fact{{"waiting_ratio", bound.WaitingFraction}, {"bound_ratio", bound.BoundFraction}})
 		}
-		if o := d.Objective; o != nil {
+		if o := d.Objective; o != nil && (o.Measured || !o.lost || o.unread) { // a page that fails now and then repeats nothing
 			say(&said[boundsKinds], o.Advice(), o.facts())
 		}
 	}

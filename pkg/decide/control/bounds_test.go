@@ -56,7 +56,7 @@ func (b *borne) step(wants workload.MilliCPU) {
 	web.RunDelay.Waiting = float64(web.CPU.Usage) / 1000 * waits / (1 - waits)
 	disturbed, _ := b.interference.Step(&b.View)
 	share, decisions := b.bounds.Step(&b.View, disturbed, !b.preview, b.hold)
-	b.share, b.disturbed, b.decisions = share, disturbed, append(b.decisions, decisions...)
+	b.share, b.Share, b.disturbed, b.decisions = share, share, disturbed, append(b.decisions, decisions...)
 }
 
 func (b *borne) runs(seconds int, wants workload.MilliCPU) {

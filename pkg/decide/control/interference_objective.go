@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 // Objective is a latency objective of slo.sluice.dev with what was measured.
@@ -34,17 +35,21 @@ const (
 	unreadTime   = time.Minute      // that a pod may take to serve its histogram
 	leastSlow    = 3                // slow requests that break an objective: one may have been unlucky
 	slowdown     = 0.1              // by which batch work may slow down a pod that breaks its objective alone
-	calmFollows  = 0.2              // part of the way that the calm latency goes with each reading
+	calmFollows  = 0.2              // part of the way that the calm latency goes with each slower reading
+	calmFalls    = 0.05             // and with each faster one
+	calmAge      = 30 * time.Minute // after which a calm latency above the bound is measured again
 	calmRequests = 30               // that a window needs to say what is calm
 )
 
 // objective is the state of a pod's objective.
 type objective struct {
-	calm  float64       // response time without batch work in seconds; 0 if unknown
-	at    time.Time     // of the latest reading
-	known time.Time     // when it was measured last, or else since when it could have been
-	since time.Time     // since when it is broken
-	alone time.Duration // for which it has been broken without batch work
+	of     workload.Objective
+	calm   float64       // response time without batch work in seconds; 0 if unknown
+	calmAt time.Time     // when it was learned
+	at     time.Time     // of the latest reading
+	known  time.Time     // when it was measured last, or else since when it could have been
+	since  time.Time     // since when it is broken
+	alone  time.Duration // for which it has been broken without batch work
 }
 
 // follow takes a new reading. It is calm if no batch work ran during its window.
@@ -57,14 +62,7 @@ func (o *objective) follow(l *observe.Latency, bound float64, calm bool) {
 		took = 0
 	}
 	o.at = l.At
-	if l.Requests >= calmRequests {
-		switch {
-		case calm && o.calm == 0:
-			o.calm = l.Seconds
-		case calm || l.Seconds < o.calm: // alone, it would not be slower
-			o.calm += (l.Seconds - o.calm) * calmFollows
-		}
-	}
+	o.learn(l, bound, calm)
 	switch {
 	case l.Seconds > bound && l.Slow >= leastSlow:
 		if o.since.IsZero() {
@@ -81,11 +79,38 @@ func (o *objective) follow(l *observe.Latency, bound float64, calm bool) {
 	}
 }
 
+// learn follows what the pod needs alone. It follows slow readings faster than fast ones, as readings vary
+// and any slow one would cost batch work its share. For the same reason, only a much faster reading beside
+// batch work counts. Since batch work may slow the pod down to what it was, what it needs alone and is above
+// the bound must be measured again some day.
+func (o *objective) learn(l *observe.Latency, bound float64, calm bool) {
+	switch enough := l.Requests >= calmRequests; {
+	case calm && (enough || l.Slow >= leastSlow):
+		switch {
+		case o.calm == 0:
+			o.calm = l.Seconds
+		case l.Seconds > o.calm:
+			o.calm += (l.Seconds - o.calm) * calmFollows
+		default:
+			o.calm += (l.Seconds - o.calm) * calmFalls
+		}
+		o.calmAt = l.At
+	case enough && l.Seconds < o.calm/2:
+		o.calm += (l.Seconds - o.calm) * calmFollows
+	}
+	if age := l.At.Sub(o.calmAt); o.calm > bound && (age > calmAge || age < -calmAge) {
+		o.calm = 0
+	}
+}
+
 // objectiveOf returns the pod's objective with what was measured; nil if it has none.
 func (f *Interference) objectiveOf(v *View, p *Pod, s *suffering) *Objective {
 	wants, l, o := &p.SLO.Latency, &p.Latency, &s.objective
 	if wants.Bound == 0 {
 		return nil
+	}
+	if o.of != *wants { // a container or a new configuration has brought another
+		*o = objective{of: *wants}
 	}
 	bound := wants.Bound.Seconds()
 	measured := recent(v.Now, l.At, latencyAge)
@@ -94,7 +119,7 @@ func (f *Interference) objectiveOf(v *View, p *Pod, s *suffering) *Objective {
 	}
 	lately := recent(v.Now, o.at, lostTime)
 	if !lately {
-		*o = objective{at: o.at, known: o.known}
+		*o = objective{of: o.of, at: o.at, known: o.known}
 	}
 	tolerated := max(bound, o.calm*(1+slowdown))
 	now := Objective{

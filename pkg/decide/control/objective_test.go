@@ -2,6 +2,7 @@ package control
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -147,7 +148,7 @@ func TestObjectiveOfFewRequests(t *testing.T) {
 		t.Error("nothing is squeezed with ten requests a second")
 	}
 	n.rate = 0
-	if n.runs(1500, 16000); n.share.Percent != 100 {
+	if n.runs(360, 16000); n.share.Percent != 100 {
 		t.Errorf("without requests: %+v", n.share)
 	}
 }
@@ -173,6 +174,57 @@ func TestObjectiveBrokenAlone(t *testing.T) {
 	}
 }
 
+// A service whose response times vary, and that breaks its objective whatever batch work does, does not
+// take batch work's share.
+func TestObjectiveBrokenAloneVarying(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ rate, varies float64 }{"many requests": {1000, 0.1}, "few requests": {0.1, 0}} {
+		random := rand.New(rand.NewPCG(1, 2))
+		n := newAnswering(slowedDown)
+		n.rate = c.rate
+		n.takes = func(workload.MilliCPU) time.Duration {
+			return time.Duration(40 * math.Exp(c.varies*random.NormFloat64()) * float64(time.Millisecond))
+		}
+		sum, seconds := 0, 3600
+		for i := range 600 + seconds {
+			n.count(40*time.Millisecond, 0.3)
+			if n.step(16000); i >= 600 {
+				sum += n.share.Percent
+			}
+		}
+		if sum < 50*seconds {
+			t.Errorf("%s: batch work has %d %% in the mean of an hour", name, sum/seconds)
+		}
+	}
+}
+
+// A service that was slow alone once, while it started, does not lose its protection by that.
+func TestObjectiveAfterWarmUp(t *testing.T) {
+	t.Parallel()
+	n := newAnswering(func(workload.MilliCPU) time.Duration { return 500 * time.Millisecond })
+	n.takes = func(batch workload.MilliCPU) time.Duration { return slowedDown(2 * batch) }
+	n.runs(3600, 16000)
+	if o := n.objective(); o.Seconds > 1.1*bound.Seconds() || n.share.Percent == 100 {
+		t.Errorf("after an hour: %+v, batch work has %d %%", o, n.share.Percent)
+	}
+}
+
+// What was learned of one objective says nothing about another.
+func TestObjectiveReplaced(t *testing.T) {
+	t.Parallel()
+	n := newAnswering(func(workload.MilliCPU) time.Duration { return 40 * time.Millisecond })
+	n.runs(700, 0)
+	if !n.objective().Alone {
+		t.Fatalf("%+v", n.objective())
+	}
+	n.Pods[0].SLO.Latency.Metric = "other_seconds"
+	n.Pods[0].Latency = observe.Latency{}
+	n.runs(1, 16000)
+	if o := n.objective(); o.Alone || !o.BrokenAt.IsZero() || o.tolerated != bound.Seconds() || o.lost {
+		t.Errorf("%+v", o)
+	}
+}
+
 // Its own limit, a trial of a culprit, preview: nothing is cut.
 func TestObjectiveCutsNothing(t *testing.T) {
 	t.Parallel()
@@ -189,6 +241,43 @@ func TestObjectiveCutsNothing(t *testing.T) {
 		if n.runs(120, 16000); n.share.Percent != 100 || len(n.decisions) > 1 || (len(n.decisions) == 1) != n.preview {
 			t.Errorf("%s: %+v, %+v", name, n.share, n.decisions)
 		}
+	}
+}
+
+// A page that fails now and then does not repeat the advice.
+func TestObjectiveAdviceOnce(t *testing.T) {
+	t.Parallel()
+	n := newAnswering(func(workload.MilliCPU) time.Duration { return 40 * time.Millisecond })
+	n.runs(660, 0)
+	for range 20 {
+		n.silent = true
+		n.runs(25, 0)
+		n.silent = false
+		n.runs(35, 0)
+	}
+	if len(n.decisions) != 1 || n.decisions[0].Action != "advise" {
+		t.Errorf("%d decisions: %+v", len(n.decisions), n.decisions)
+	}
+}
+
+// Nothing is cut or grows in preview, whatever was before, and a service that breaks its objective again and
+// again is reported a few times.
+func TestObjectivePreview(t *testing.T) {
+	t.Parallel()
+	n := newAnswering(slowedDown)
+	n.runs(60, 16000)
+	n.preview = true
+	before := len(n.decisions)
+	n.runs(300, 0)
+	if n.share.Percent != 100 || len(n.decisions) != before {
+		t.Errorf("%+v, %+v", n.share, n.decisions[before:])
+	}
+	for range 60 {
+		n.runs(5, 16000)
+		n.runs(5, 0)
+	}
+	if len(n.decisions) > before+5 {
+		t.Errorf("%d decisions in ten minutes", len(n.decisions)-before)
 	}
 }
 

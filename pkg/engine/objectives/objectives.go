@@ -64,8 +64,7 @@ func New() *Reader {
 			Transport: &http.Transport{
 				Proxy:                  nil, // the address is on this node
 				DialContext:            (&net.Dialer{Timeout: answerTime}).DialContext,
-				MaxIdleConnsPerHost:    1,
-				IdleConnTimeout:        2 * Interval,
+				DisableKeepAlives:      true, // net/http logs what arrives on idle connections, and an address may get another pod
 				MaxResponseHeaderBytes: 16 << 10,
 				DisableCompression:     true, // a short answer must not become a long one
 			},

@@ -1,11 +1,14 @@
 package objectives
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -134,10 +137,20 @@ func TestHostilePages(t *testing.T) {
 		"another name": {text("# TYPE request_second histogram\n"), "did you mean request_second?"},
 		"no series":    {text("# TYPE request_seconds histogram\n"), "has no buckets yet"},
 		"a text":       {text("request_seconds_bucket{le=\"1\"} many\n"), "can't be read"},
-		"NaN":          {text("request_seconds_bucket{le=\"1\"} NaN\nrequest_seconds_bucket{le=\"+Inf\"} NaN\n"), "histogram"},
-		"no +Inf":      {text("request_seconds_bucket{le=\"1\"} 1\nrequest_seconds_bucket{le=\"2\"} 1\n"), "must end at +Inf"},
-		"falling":      {text("request_seconds_bucket{le=\"1\"} 2\nrequest_seconds_bucket{le=\"+Inf\"} 1\n"), "must end at +Inf"},
-		"too coarse":   {text("request_seconds_bucket{le=\"0.01\"} 2\nrequest_seconds_bucket{le=\"+Inf\"} 2\n"), "below the bound"},
+		"no count":     {text("request_seconds_bucket{le=\"1\"}\n"), "it has no count"},
+		"no end":       {text("request_seconds_bucket{} 1\n"), "its end is"},
+		"no brace":     {text("request_seconds_bucket{le=\"1\" 1\n"), "its labels have no end"},
+		"no quote":     {text("request_seconds_bucket{le=\"1} 1\n"), "a label's value has no end"},
+		"an escape":    {text("request_seconds_bucket{le=\"1\\"), "a label's value has no end"},
+		"many buckets": {func(w http.ResponseWriter, _ *http.Request) {
+			for i := range mostBuckets + 1 {
+				fmt.Fprintf(w, "request_seconds_bucket{le=\"%d\"} 1\n", i)
+			}
+		}, "over 500 in one series"},
+		"NaN":        {text("request_seconds_bucket{le=\"1\"} NaN\nrequest_seconds_bucket{le=\"+Inf\"} NaN\n"), "histogram"},
+		"no +Inf":    {text("request_seconds_bucket{le=\"1\"} 1\nrequest_seconds_bucket{le=\"2\"} 1\n"), "must end at +Inf"},
+		"falling":    {text("request_seconds_bucket{le=\"1\"} 2\nrequest_seconds_bucket{le=\"+Inf\"} 1\n"), "must end at +Inf"},
+		"too coarse": {text("request_seconds_bucket{le=\"0.01\"} 2\nrequest_seconds_bucket{le=\"+Inf\"} 2\n"), "not beyond the bound"},
 		"mixed": {text("request_seconds_bucket{a=\"1\",le=\"1\"} 2\nrequest_seconds_bucket{a=\"1\",le=\"+Inf\"} 2\n" +
 			"request_seconds_bucket{a=\"2\",le=\"2\"} 2\nrequest_seconds_bucket{a=\"2\",le=\"+Inf\"} 2\n"), "different buckets"},
 		"many series": {func(w http.ResponseWriter, _ *http.Request) {
@@ -160,6 +173,35 @@ func TestHostilePages(t *testing.T) {
 
 func text(page string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, page) }
+}
+
+// TestNothingIsLogged reads a pod that goes on talking after its answer: net/http would log that, 4 KiB at each
+// reading. It does not run beside other tests, as the log is the process's.
+func TestNothingIsLogged(t *testing.T) {
+	var out bytes.Buffer
+	log.SetOutput(&out)
+	defer log.SetOutput(os.Stderr)
+	var talked atomic.Int64
+	server := serving(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		time.Sleep(10 * time.Millisecond)
+		io.WriteString(conn, strings.Repeat("evil", 1000))
+		talked.Add(1)
+	}))
+	r, follow := following(t)
+	follow(targetOf(t, "a", server))
+	for talked.Load() < 5 {
+		time.Sleep(r.interval)
+	}
+	follow()
+	time.Sleep(2 * r.interval)
+	if out.Len() > 0 {
+		t.Errorf("%d bytes were logged: %.80s", out.Len(), out.String())
+	}
 }
 
 func hijack(w http.ResponseWriter, answer string) {
@@ -199,6 +241,41 @@ func TestFollow(t *testing.T) {
 	time.Sleep(5 * r.interval)
 	if after := asked.Load(); before == 0 || after != before {
 		t.Errorf("asked %d times, and %d times after that", before, after-before)
+	}
+}
+
+// TestCostlyPage reads the page of two MiB that takes longest.
+func TestCostlyPage(t *testing.T) {
+	var page strings.Builder
+	labels := strings.Repeat(`a="",`, 450)
+	for i := 0; page.Len() < longestPage-len(labels)-100; i++ {
+		fmt.Fprintf(&page, "request_seconds_bucket{%sle=\"%d\"} 1\n", labels, i%400)
+	}
+	o := workload.Objective{Metric: "request_seconds", Quantile: 0.99, Bound: 20 * time.Millisecond, Unit: time.Second}
+	result := testing.Benchmark(func(b *testing.B) {
+		for range b.N {
+			histogramOf(strings.NewReader(page.String()), &o)
+		}
+	})
+	if result.NsPerOp() > 2*time.Second.Nanoseconds() || result.AllocedBytesPerOp() > 20<<20 {
+		t.Errorf("it takes %s and %d bytes", time.Duration(result.NsPerOp()), result.AllocedBytesPerOp())
+	}
+}
+
+// TestPage reads the forms of lines that the text format has.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	o := workload.Objective{Metric: "seconds", Quantile: 0.99, Bound: 20 * time.Millisecond, Unit: time.Millisecond, Labels: [4]workload.Label{{Name: "path", Value: "a\"}\\\n=,"}}}
+	h, err := histogramOf(strings.NewReader(`# HELP seconds_bucket{ not a line of it
+other_seconds_bucket{le="1"} 9
+seconds_bucket_bucket{le="1"} 9
+seconds_bucket{path="b",le="35"} 9
+seconds_bucket{path="b",le="+Inf"} 9
+seconds_bucket{path="a\"}\\\n=,",le="35"} 2
+seconds_bucket{ path = "a\"}\\\n=," , le = "+Inf" , } 3e0 1395066363000 # {trace="x"} 1
+`), &o)
+	if err != nil || len(h.UpTo) != 2 || h.UpTo[0] != 0.035 || h.Counts[0] != 2 || h.Counts[1] != 3 {
+		t.Errorf("%+v, %v", h, err)
 	}
 }
 

@@ -5,14 +5,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
-
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
+	"time"
 
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/text/suggest"
@@ -24,66 +23,74 @@ const (
 	longestPage = 2 << 20  // bytes
 	longestLine = 16 << 10 // bytes
 	mostSeries  = 2000     // of the histogram's buckets
+	mostBuckets = 500      // of one series
 	mostNames   = 1000     // of other histograms that an error may suggest
+	longestName = 300      // bytes
 )
 
 // histogramOf reads the objective's histogram from a page in Prometheus' text format: the sum of all series
 // that have its labels, in seconds. Lines of other metrics are not parsed.
 func histogramOf(page io.Reader, o *workload.Objective) (observe.Histogram, error) {
-	lines, err := linesOf(page, o.Metric)
-	if err != nil {
+	s := sum{objective: o, counts: map[float64]float64{}, of: map[float64]int{}, series: map[uint64]bool{}}
+	if err := s.read(page); err != nil {
 		return observe.Histogram{}, err
 	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(lines))
-	if err != nil {
-		return observe.Histogram{}, fmt.Errorf("the histogram %s can't be read: %w", o.Metric, err)
-	}
-	h, err := sumOf(families[o.Metric].GetMetric(), o)
+	h, err := s.histogram()
 	if err != nil {
 		return observe.Histogram{}, err
 	}
 	return h, h.Check(o.Bound.Seconds())
 }
 
-// linesOf returns the lines of a histogram's buckets, after the line that says what it is.
-func linesOf(page io.Reader, metric string) ([]byte, error) {
+// sum adds up the series that have the objective's labels. The parsers of Prometheus take seconds and
+// gigabytes for a page whose lines have many labels.
+type sum struct {
+	objective *workload.Objective
+	counts    map[float64]float64 // by the end of the bucket in seconds
+	of        map[float64]int     // number of series that have the bucket
+	series    map[uint64]bool     // hashes of the series' labels
+}
+
+// read reads the buckets of the page.
+func (s *sum) read(page io.Reader) error {
 	limited := &io.LimitedReader{R: page, N: longestPage + 1}
 	reader := bufio.NewReaderSize(limited, longestLine)
-	kind, bucket := "# TYPE ", []byte(metric+"_bucket{")
-	lines := fmt.Appendf(nil, "%s%s histogram\n", kind, metric)
-	var series int
+	metric, kind := s.objective.Metric, []byte("# TYPE ")
+	bucket := []byte(metric + "_bucket{")
+	var buckets int
 	var known bool
 	var others []string
 	for {
 		line, err := reader.ReadSlice('\n')
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
-			return nil, fmt.Errorf("the page has a line of over %d bytes", longestLine)
+			return fmt.Errorf("the page has a line of over %d bytes", longestLine)
 		case limited.N <= 0:
-			return nil, fmt.Errorf("the page has over %d bytes: serve the histogram on a page of its own", longestPage)
+			return fmt.Errorf("the page has over %d bytes: serve the histogram on a page of its own", longestPage)
 		case err != nil && !errors.Is(err, io.EOF):
-			return nil, err
+			return err
 		}
-		if name, is := bytes.CutPrefix(line, []byte(kind)); is {
-			if name, is := bytes.CutSuffix(bytes.TrimSpace(name), []byte(" histogram")); is && len(others) < mostNames {
+		if name, is := bytes.CutPrefix(line, kind); is {
+			if name, is := bytes.CutSuffix(bytes.TrimSpace(name), []byte(" histogram")); is && len(name) <= longestName && len(others) < mostNames {
 				others = append(others, string(name))
 				known = known || string(name) == metric
 			}
-		} else if bytes.HasPrefix(line, bucket) {
-			if series++; series > mostSeries {
-				return nil, fmt.Errorf("the histogram %s has over %d buckets in all its series: choose some by labels", metric, mostSeries)
+		} else if rest, is := bytes.CutPrefix(line, bucket); is {
+			if buckets++; buckets > mostSeries {
+				return fmt.Errorf("the histogram %s has over %d buckets in all its series: choose some by labels", metric, mostSeries)
 			}
-			lines = append(append(lines, bytes.TrimRight(line, "\r\n")...), '\n')
+			if err := s.add(string(rest)); err != nil {
+				return fmt.Errorf("the histogram %s can't be read: bucket %d: %w", metric, buckets, err)
+			}
 		}
 		if err != nil {
 			break
 		}
 	}
-	if series > 0 {
-		return lines, nil
+	if buckets == 0 {
+		return missing(metric, known, others)
 	}
-	return nil, missing(metric, known, others)
+	return nil
 }
 
 // missing says why a page has no buckets of a histogram.
@@ -101,49 +108,107 @@ func missing(metric string, known bool, others []string) error {
 	}
 }
 
-// sumOf adds up the series that have the objective's labels.
-func sumOf(series []*dto.Metric, o *workload.Objective) (observe.Histogram, error) {
-	counts, of, n := map[float64]float64{}, map[float64]int{}, 0
-	for _, one := range series {
-		if !hasLabels(one, o) {
-			continue
-		}
-		n++
-		for _, b := range one.GetHistogram().GetBucket() {
-			upTo := b.GetUpperBound() * o.Unit.Seconds()
-			of[upTo]++
-			counts[upTo] += max(float64(b.GetCumulativeCount()), b.GetCumulativeCountFloat())
-		}
-	}
-	if n == 0 {
-		return observe.Histogram{}, fmt.Errorf("no series of the histogram %s has the labels %s", o.Metric, labelsText(o))
-	}
-	var h observe.Histogram
-	for _, upTo := range slices.Sorted(maps.Keys(counts)) {
-		if of[upTo] != n {
-			return observe.Histogram{}, fmt.Errorf("the series of the histogram %s have different buckets: choose some by labels", o.Metric)
-		}
-		h.UpTo, h.Counts = append(h.UpTo, upTo), append(h.Counts, counts[upTo])
-	}
-	return h, nil
-}
+var seed = maphash.MakeSeed()
 
-func hasLabels(m *dto.Metric, o *workload.Objective) bool {
-	for _, want := range o.Labels {
-		if want.Name == "" {
+// add adds a bucket: what follows the brace in a line like `seconds_bucket{code="200",le="0.1"} 7`.
+func (s *sum) add(rest string) error {
+	var series maphash.Hash
+	series.SetSeed(seed)
+	var values [len(s.objective.Labels)]string
+	var end string
+	for {
+		rest = strings.TrimLeft(rest, " \t,")
+		if after, is := strings.CutPrefix(rest, "}"); is {
+			rest = after
+			break
+		}
+		name, after, is := strings.Cut(rest, "=")
+		after, quoted := strings.CutPrefix(strings.TrimLeft(after, " \t"), `"`)
+		if !is || !quoted {
+			return errors.New("its labels have no end")
+		}
+		value, after, is := unquote(after)
+		if !is {
+			return errors.New("a label's value has no end")
+		}
+		rest = after
+		if name = strings.TrimSpace(name); name == "le" {
+			end = value
 			continue
 		}
-		value := ""
-		for _, l := range m.GetLabel() {
-			if l.GetName() == want.Name {
-				value = l.GetValue()
+		for _, text := range []string{name, value} {
+			series.WriteString(text)
+			series.WriteByte(0)
+		}
+		for i, want := range s.objective.Labels {
+			if want.Name == name {
+				values[i] = value
 			}
 		}
-		if value != want.Value {
-			return false
+	}
+	rest, _, _ = strings.Cut(rest, "#") // an exemplar
+	fields := strings.Fields(rest)      // the count, and perhaps a timestamp
+	if len(fields) == 0 {
+		return errors.New("it has no count")
+	}
+	upTo, err := strconv.ParseFloat(end, 64)
+	if err != nil {
+		return fmt.Errorf("its end is %q", end)
+	}
+	count, err := strconv.ParseFloat(fields[0], 64)
+	if err != nil {
+		return fmt.Errorf("its count is %q", fields[0])
+	}
+	for i, want := range s.objective.Labels {
+		if want.Name != "" && values[i] != want.Value {
+			return nil
 		}
 	}
-	return true
+	upTo /= float64(time.Second / s.objective.Unit)
+	s.series[series.Sum64()] = true
+	s.counts[upTo] += count
+	s.of[upTo]++
+	if len(s.counts) > mostBuckets {
+		return fmt.Errorf("there are over %d in one series", mostBuckets)
+	}
+	return nil
+}
+
+// unquote returns the text before the next quotation mark, without escapes, and what follows it.
+func unquote(text string) (value, after string, is bool) {
+	if i := strings.IndexAny(text, `"\`); i < 0 || text[i] == '"' {
+		return strings.Cut(text, `"`)
+	}
+	var out strings.Builder
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			return out.String(), text[i+1:], true
+		case c == '\\' && i+1 < len(text):
+			if i++; text[i] == 'n' {
+				out.WriteByte('\n')
+			} else {
+				out.WriteByte(text[i])
+			}
+		default:
+			out.WriteByte(c)
+		}
+	}
+	return "", "", false
+}
+
+// histogram returns the sum.
+func (s *sum) histogram() (h observe.Histogram, err error) {
+	if len(s.series) == 0 {
+		return h, fmt.Errorf("no series of the histogram %s has the labels %s", s.objective.Metric, labelsText(s.objective))
+	}
+	for _, upTo := range slices.Sorted(maps.Keys(s.counts)) {
+		if s.of[upTo] != len(s.series) {
+			return observe.Histogram{}, fmt.Errorf("the series of the histogram %s have different buckets: choose some by labels", s.objective.Metric)
+		}
+		h.UpTo, h.Counts = append(h.UpTo, upTo), append(h.Counts, s.counts[upTo])
+	}
+	return h, nil
 }
 
 func labelsText(o *workload.Objective) string {

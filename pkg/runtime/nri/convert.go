@@ -29,14 +29,18 @@ func podOf(p *api.PodSandbox) *workload.Pod {
 		CgroupParent:   p.GetLinux().GetCgroupParent(),
 		Resources:      resourcesOf(p.GetLinux().GetPodResources()),
 		IPs:            p.GetIps(),
-		HostNetwork: !slices.ContainsFunc(p.GetLinux().GetNamespaces(), func(n *api.LinuxNamespace) bool {
-			return n.GetType() == "network"
-		}),
+		HostNetwork:    onHostNetwork(p.GetLinux().GetNamespaces()),
 	}
 	if pod.UID == "" {
 		pod.UID = pod.ID
 	}
 	return pod
+}
+
+// onHostNetwork reports whether a pod has no network namespace of its own. It has one if the runtime names none
+// at all, as it does not know them then.
+func onHostNetwork(own []*api.LinuxNamespace) bool {
+	return len(own) > 0 && !slices.ContainsFunc(own, func(n *api.LinuxNamespace) bool { return n.GetType() == "network" })
 }
 
 func containerOf(c *api.Container) workload.Container {

@@ -42,8 +42,11 @@ func TestPod(t *testing.T) {
 	if !podOf(&api.PodSandbox{Annotations: map[string]string{"kubernetes.io/config.source": "file"}}).Static() {
 		t.Error("a static pod is taken for one of the API server")
 	}
-	if got := podOf(&api.PodSandbox{Id: "p"}); got.UID != "p" || !got.HostNetwork {
-		t.Errorf("a pod without UID and network namespace is %+v", got)
+	if got := podOf(&api.PodSandbox{Id: "p"}); got.UID != "p" || got.HostNetwork {
+		t.Errorf("a pod without UID, whose namespaces are unknown, is %+v", got)
+	}
+	if got := podOf(&api.PodSandbox{Id: "p", Linux: &api.LinuxPodSandbox{Namespaces: []*api.LinuxNamespace{{Type: "ipc"}, {Type: "mount"}}}}); !got.HostNetwork {
+		t.Errorf("a pod without a network namespace is %+v", got)
 	}
 }
 
