@@ -58,8 +58,9 @@ type Holder struct {
 	Home    cpuset.Set // the NUMA node on whose CPUs of its pool a container without CPUs of its own runs; empty for all nodes
 	Short   string     // why a pin has fewer CPUs than it asked for; "" if it has all
 
-	Domain claim.Domain // of a claim: where its CPUs are
-	claim  bool         // it is a claim, whose CPUs its containers use, and no container
+	Domain   claim.Domain // of a claim: where its CPUs are
+	claim    bool         // it is a claim, whose CPUs its containers use, and no container
+	homeless bool         // Short says why it has no home
 }
 
 // State is the stage of a grant.
