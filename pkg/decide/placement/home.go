@@ -106,7 +106,7 @@ func (l *Ledger) homeless(h *Holder, most, needs workload.MilliCPU) error {
 	if l.keepsMemory(h) && most >= needs {
 		what += fmt.Sprintf(" and %d MiB of memory", h.Request.Memory>>20)
 	}
-	return &RefusalError{Why: fmt.Sprintf("no NUMA node has %s left for it in pool %s (at most %d thousandths): request less, or annotate numa.sluice.dev: prefer",
+	return &RefusalError{Shortage: true, Why: fmt.Sprintf("no NUMA node has %s left for it in pool %s (at most %d thousandths): request less, or annotate numa.sluice.dev: prefer",
 		what, l.config.Pools[l.pool(&h.Request)].Name, most)}
 }
 

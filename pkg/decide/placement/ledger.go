@@ -279,13 +279,16 @@ func (l *Ledger) Release(id string) bool {
 	return true
 }
 
-// Stale lists reserved pins whose container never started, because its runtime failed after the
-// grant without an event. Such a pin is older than timeout, or a younger container of the same
+// TakesRoom reports whether the holder can be a reason to refuse others: it has CPUs of its own, or a home.
+func (h *Holder) TakesRoom() bool { return !h.CPUs.IsEmpty() || !h.Home.IsEmpty() }
+
+// Stale lists reserved pins, and reserved containers at home on a NUMA node, whose container never started,
+// because its runtime failed after the grant without an event. Such a grant is older than timeout, or a younger container of the same
 // name in the same pod replaces it: next, which is about to be placed, or one in the ledger.
 func (l *Ledger) Stale(next Identity, now time.Time, timeout time.Duration) []string {
 	var stale []*Holder
 	for _, h := range l.holders {
-		if h.State != Reserved || !h.Request.Class.Pinned() || h.ID == next.ID {
+		if h.State != Reserved || !h.Request.Class.Pinned() && h.Home.IsEmpty() || h.ID == next.ID {
 			continue
 		}
 		if now.Sub(h.Since) > timeout || h.Pod == next.Pod && h.Container == next.Container || l.replaced(h) {
