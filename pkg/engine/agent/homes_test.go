@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // A service that needs one NUMA node starts beside others that have ended, or never started, without an event.
@@ -33,4 +36,20 @@ func TestEndedIsNotAtHome(t *testing.T) {
 			})
 		})
 	}
+}
+
+// After a restart, a service loses no memory node that it had got since it was created.
+func TestRestartKeepsMemoryOfAHome(t *testing.T) {
+	s := setup{originals: filepath.Join(t.TempDir(), "originals")}
+	inBubble(t, s, func(t *testing.T, n *testNode) {
+		n.pod("web", "LS", 1)
+		n.pods["web"].Annotations["numa.sluice.dev"] = "single"
+		n.run("web", "LS", 1)
+		n.kernel.change("/kubepods/pod-web/web", func(g *group) { g.mems = cpuset.Range(0, 1) }) // it had another home
+		n.restart(s)
+		n.pass()
+		if mems := n.container("web").Mems; !mems.IsEmpty() && mems != cpuset.Range(0, 1) {
+			t.Errorf("it has memory of %v", mems)
+		}
+	})
 }
