@@ -29,6 +29,7 @@ func (l *Ledger) Resize(id string, r workload.Request, held cpuset.Set) (Assignm
 	if err != nil {
 		return Assignment{}, err
 	}
+	h.noteHome(nil)
 	if h.Mems, err = l.resizedMemory(&h, old); err != nil {
 		return Assignment{}, err
 	}
@@ -89,7 +90,7 @@ func (l *Ledger) Adopt(who Identity, r workload.Request, cpus, mems cpuset.Set, 
 		}
 		h.Mems = cpuset.Intersect(mems, l.machine.MemoryNodes())
 	} else {
-		l.adoptShared(h, cpus)
+		l.adoptShared(h, cpus, mems)
 	}
 	if h.Mems.IsEmpty() {
 		var err error
@@ -102,15 +103,17 @@ func (l *Ledger) Adopt(who Identity, r workload.Request, cpus, mems cpuset.Set, 
 }
 
 // adoptShared enters where a container without CPUs of its own was found. One that is at home on a NUMA
-// node does not say which CPUs its pool has.
-func (l *Ledger) adoptShared(h *Holder, cpus cpuset.Set) {
+// node does not say which CPUs its pool has. One that runs on the whole pool, because its home has few of its
+// CPUs, has its memory at home.
+func (l *Ledger) adoptShared(h *Holder, cpus, mems cpuset.Set) {
 	at := l.machine.NodesOf(cpus)
 	if !l.wantsHome(h) || at.Size() != 1 {
 		l.keepPool(h.Request, cpus)
 	}
-	if err := l.settle(h, at); err != nil {
-		h.Short = err.Error()
+	if at.Size() != 1 {
+		at = mems
 	}
+	h.noteHome(l.settle(h, at))
 }
 
 // KeepMemory records the memory nodes with which a running container was found; the empty set

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -18,9 +19,9 @@ func (l *Ledger) wantsHome(h *Holder) bool {
 	return asks && shares && l.machine.NodesOf(l.machine.Online).Size() > 1
 }
 
-// settle gives the holder a home if it wants one: the one that it has, else the node in found, else the one
-// whose CPUs of the pool have most left of what other containers at home there request. A holder that needs a
-// home and gets none is an error.
+// settle gives the holder a home if it wants one: the one that it has, else the node in found, else one whose
+// CPUs of the pool have as much left as it requests: of those that its memory is bound to, if any, the one with
+// most left of what other containers at home there request. A holder that needs a home and gets none is an error.
 func (l *Ledger) settle(h *Holder, found cpuset.Set) error {
 	had := h.Home
 	if h.Home = (cpuset.Set{}); !l.wantsHome(h) {
@@ -28,64 +29,103 @@ func (l *Ledger) settle(h *Holder, found cpuset.Set) error {
 	}
 	pool := l.pools[l.pool(&h.Request)]
 	for _, home := range []cpuset.Set{had, found} {
-		if home.Size() == 1 && !l.within(pool, home).IsEmpty() {
+		if home.Size() == 1 && (l.entering || !l.within(pool, home).IsEmpty()) {
 			h.Home = home
 			return nil
 		}
 	}
+	if l.entering { // what the pools have is not known yet
+		return nil
+	}
 	var best workload.MilliCPU
 	var memory int64
+	near, bound := h.Mems, false
+	if h.Request.MemoryNodes.Policy == workload.MemoryListed {
+		near = h.Request.MemoryNodes.Nodes
+	}
 	needs, _ := h.Request.Grant()
-	for i := range l.machine.Nodes {
+	lefts := l.lefts(h, pool)
+	for i, left := range lefts {
 		at := cpuset.Of(l.machine.Nodes[i].ID)
-		left, free := l.leftAt(h, pool, at), l.freeMemory(at, h.ID)
-		if left < needs || left <= 0 || l.keepsMemory(h) && free < h.Request.Memory {
+		free := l.freeMemory(at, h.ID)
+		if left < needs && needs > 0 || l.within(pool, at).IsEmpty() || l.keepsMemory(h) && free < h.Request.Memory {
 			continue
 		}
-		if h.Home.IsEmpty() || left > best || left == best && free > memory {
-			h.Home, best, memory = at, left, free
+		binds := at.SubsetOf(near)
+		if h.Home.IsEmpty() || binds && !bound || binds == bound && (left > best || left == best && free > memory) {
+			h.Home, best, memory, bound = at, left, free, binds
 		}
 	}
 	if h.Home.IsEmpty() && h.Request.NUMA == workload.NUMASingle {
-		return l.homeless(h, pool, needs)
+		return l.homeless(h, max(slices.Max(lefts), 0), needs)
 	}
 	return nil
 }
 
-// rehome gives those another home whose pool has no CPU left at theirs.
+// rehome gives those a home who have none, and those another one whose pool has no CPU left at theirs.
 func (l *Ledger) rehome() {
 	var lost []*Holder
 	for _, h := range l.holders {
-		if !h.Home.IsEmpty() && l.within(l.pools[l.pool(&h.Request)], h.Home).IsEmpty() {
+		if l.wantsHome(h) && h.Home.IsEmpty() || !h.Home.IsEmpty() && l.within(l.pools[l.pool(&h.Request)], h.Home).IsEmpty() {
 			lost = append(lost, h)
 		}
 	}
+	moved := slices.Clone(l.last.rehomed) // a clone of the ledger has them, too
 	for _, h := range byAge(lost) {
-		_ = l.settle(h, cpuset.Set{}) // without a home, it runs on the whole pool
+		before := *h
+		h.noteHome(l.settle(h, cpuset.Set{})) // without a home, it runs on the whole pool
+		if l.last.id != "" && h.Home != before.Home {
+			moved = append(moved, before)
+		}
+	}
+	l.last.rehomed = moved
+}
+
+// noteHome records why the holder has no home, or that it has one or needs none.
+func (h *Holder) noteHome(homeless error) {
+	switch {
+	case homeless != nil && (h.Short == "" || h.homeless):
+		h.Short, h.homeless = homeless.Error(), true
+	case homeless == nil && h.homeless:
+		h.Short, h.homeless = "", false
+	}
+}
+
+// moveBack gives those the home that they had whom a change that is undone has moved.
+func (l *Ledger) moveBack(rehomed []Holder) {
+	for _, before := range slices.Backward(rehomed) {
+		if h, ok := l.holders[before.ID]; ok {
+			h.Home, h.Short, h.homeless = before.Home, before.Short, before.homeless
+		}
 	}
 }
 
 // homeless says why no node has room.
-func (l *Ledger) homeless(h *Holder, pool cpuset.Set, needs workload.MilliCPU) error {
-	most := workload.MilliCPU(0)
-	for i := range l.machine.Nodes {
-		most = max(most, l.leftAt(h, pool, cpuset.Of(l.machine.Nodes[i].ID)))
-	}
+func (l *Ledger) homeless(h *Holder, most, needs workload.MilliCPU) error {
 	what := fmt.Sprintf("%d thousandths of a CPU", needs)
 	if l.keepsMemory(h) && most >= needs {
 		what += fmt.Sprintf(" and %d MiB of memory", h.Request.Memory>>20)
 	}
-	return &RefusalError{Why: fmt.Sprintf("no NUMA node has %s left for it in pool %s (at most %d thousandths): request less, or annotate numa.sluice.dev: prefer",
+	return &RefusalError{Shortage: true, Why: fmt.Sprintf("no NUMA node has %s left for it in pool %s (at most %d thousandths): request less, or annotate numa.sluice.dev: prefer",
 		what, l.config.Pools[l.pool(&h.Request)].Name, most)}
 }
 
-// leftAt returns the CPU of a pool on a node that the other containers at home there don't request.
-func (l *Ledger) leftAt(h *Holder, pool, at cpuset.Set) workload.MilliCPU {
-	left := workload.MilliCPU(l.within(pool, at).Size()) * 1000
+// lefts returns the CPU of a pool on each of machine.Nodes that the other containers at home there don't request.
+func (l *Ledger) lefts(h *Holder, pool cpuset.Set) []workload.MilliCPU {
+	left := make([]workload.MilliCPU, len(l.machine.Nodes))
+	for i := range left {
+		left[i] = workload.MilliCPU(cpuset.Intersect(pool, l.machine.Nodes[i].CPUs).Size()) * 1000
+	}
+	own := l.pool(&h.Request)
 	for _, other := range l.holders {
-		if other.ID != h.ID && other.Home == at && l.pool(&other.Request) == l.pool(&h.Request) {
-			requests, _ := other.Request.Grant()
-			left -= requests
+		if other.Home.IsEmpty() || other.ID == h.ID || l.pool(&other.Request) != own {
+			continue
+		}
+		requests, _ := other.Request.Grant()
+		for i := range left {
+			if other.Home.Contains(l.machine.Nodes[i].ID) {
+				left[i] -= requests
+			}
 		}
 	}
 	return left

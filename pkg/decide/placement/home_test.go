@@ -142,3 +142,137 @@ func TestHomesStay(t *testing.T) {
 		}
 	})
 }
+
+// An undone Place leaves nobody at another home.
+func TestUndoRestoresHomes(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "2 nodes 8 cores memory 64G")
+	l := New(Default(), m)
+	l.Adopt(who("web"), settled(workload.LS, workload.NUMASingle, 2000), m.Nodes[1].CPUs, cpuset.Of(1), start)
+	l.Hold("web", start)
+	pin := workload.Request{Class: workload.LSR, CPUs: m.Nodes[1].CPUs.Size(), CPUSet: m.Nodes[1].CPUs}
+	if _, err := l.Place(who("pin"), pin, cpuset.Set{}, start); err != nil {
+		t.Fatal(err)
+	}
+	if home, _, _ := homeOf(t, l, "web"); home != cpuset.Of(0) {
+		t.Fatalf("beside the pin its home is %v", home)
+	}
+	l.Undo()
+	if home, cpus, _ := homeOf(t, l, "web"); home != cpuset.Of(1) || cpus != m.Nodes[1].CPUs {
+		t.Errorf("after the undo it is at home on %v, on CPUs %v", home, cpus)
+	}
+}
+
+// A home is kept while the CPUs of the pools are not known yet, and those who lost theirs for want of room
+// get one when there is room.
+func TestHomesAreFoundAgain(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "2 nodes 8 cores memory 64G")
+	want := func(l *Ledger, id string, node int) {
+		t.Helper()
+		if h, _ := l.Holder(id); h.Home != cpuset.Of(node) || h.Mems != cpuset.Of(node) || h.Short != "" {
+			t.Errorf("%s is at home on %q with memory %q, want %d; %s", id, h.Home, h.Mems, node, h.Short)
+		}
+	}
+	web := settled(workload.LS, workload.NUMASingle, 2000)
+	l := New(Default(), m)
+	l.Adopt(who("web"), web, m.Nodes[1].CPUs, cpuset.Of(1), start)
+	l.Hold("web", start)
+	renamed := Config{Pools: []Pool{{Name: "services"}, {Name: "rest"}}}
+	n, err := l.Reconfigured(renamed, map[string]RevisedRequest{"web": {Request: web}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(n, "web", 1)
+
+	apart := New(Config{Mode: Exclusive, Follow: true, Pools: []Pool{{Name: "online"}, {Name: "batch"}}}, m)
+	apart.SetSizes([]int{4, 4})
+	online := m.Nodes[0].CPUs // the pool is on the other node before anybody is found
+	if apart.pools[0].Overlaps(online) {
+		online = m.Nodes[1].CPUs
+	}
+	home := m.NodesOf(online).First()
+	apart.DivideOnce(func() {
+		apart.Adopt(who("web"), web, online, cpuset.Set{}, start)
+		apart.Adopt(who("other"), workload.Request{Class: workload.LS}, online, cpuset.Set{}, start)
+		for _, id := range []string{"web", "other"} {
+			apart.Hold(id, start)
+			apart.KeepMemory(id, cpuset.Of(home))
+		}
+	})
+	want(apart, "web", home)
+
+	beside := New(Default(), m)
+	beside.DivideOnce(func() {
+		cpus := cpuset.Union(m.Nodes[0].CPUs, cpuset.Of(m.Nodes[1].CPUs.First()))
+		beside.Adopt(who("web"), web, cpus, cpuset.Of(1), start) // a pin had most of its home
+		beside.Hold("web", start)
+		beside.KeepMemory("web", cpuset.Of(1))
+	})
+	want(beside, "web", 1)
+
+	// web loses its home while the other node has no room.
+	l.Place(who("full"), settled(workload.LS, workload.NUMASingle, 7000), cpuset.Set{}, start) //nolint:errcheck // checked below
+	want(l, "full", 0)
+	pin := workload.Request{Class: workload.LSR, CPUs: m.Nodes[1].CPUs.Size(), CPUSet: m.Nodes[1].CPUs}
+	l.holders["full"].Request.Milli = 5000 // so that the pin is possible
+	l.holders["web"].Request.Milli = 3500
+	pin.CPUs--
+	pin.CPUSet = cpuset.Difference(pin.CPUSet, cpuset.Of(pin.CPUSet.First()))
+	if _, err := l.Place(who("pin"), pin, cpuset.Set{}, start); err != nil {
+		t.Fatal(err)
+	}
+	l.SetExternal(cpuset.Of(m.Nodes[1].CPUs.First()))
+	if h, _ := l.Holder("web"); !h.Home.IsEmpty() || !strings.Contains(h.Short, "no NUMA node has") {
+		t.Errorf("without room its home is %v: %q", h.Home, h.Short)
+	}
+	l.SetExternal(cpuset.Set{})
+	l.Release("pin")
+	if h, _ := l.Holder("web"); h.Home != cpuset.Of(1) || h.Short != "" {
+		t.Errorf("with room its home is %v: %q", h.Home, h.Short)
+	}
+}
+
+// A container that requests nothing needs no room, and one whose memory is bound to a node is at home there.
+func TestHomeByRequest(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "2 nodes 8 cores memory 64G")
+	l := New(Default(), m)
+	for _, id := range []string{"x", "y"} {
+		if _, err := l.Place(who(id), settled(workload.LS, workload.NUMASingle, 8000), cpuset.Set{}, start); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := l.Place(who("debug"), settled(workload.LS, workload.NUMASingle, 0), cpuset.Set{}, start); err != nil {
+		t.Errorf("beside others who request all: %v", err)
+	}
+	for node := range 2 {
+		l := New(Default(), m)
+		r := settled(workload.LS, workload.NUMAPrefer, 1000)
+		r.MemoryNodes = workload.MemoryNodes{Policy: workload.MemoryListed, Nodes: cpuset.Of(node)}
+		if _, err := l.Place(who("web"), r, cpuset.Set{}, start); err != nil {
+			t.Fatal(err)
+		}
+		if home, _, _ := homeOf(t, l, "web"); home != cpuset.Of(node) {
+			t.Errorf("with memory of node %d its home is %v", node, home)
+		}
+	}
+}
+
+// BenchmarkHomes divides a node whose containers have a home, or ask for one in vain.
+func BenchmarkHomes(b *testing.B) {
+	m := machine(b, "2 packages 4 nodes 32 cores 2 threads l3 8 cores")
+	for _, milli := range []workload.MilliCPU{500, 70000} {
+		b.Run(fmt.Sprint(milli), func(b *testing.B) {
+			l := New(exclusive(), m)
+			for i := range 500 {
+				if _, err := l.Place(who(fmt.Sprint(i)), settled(workload.LS, workload.NUMAPrefer, milli), cpuset.Set{}, start); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for i := 0; b.Loop(); i++ {
+				l.SetSizes([]int{8 + i%2*4, 128, 1})
+			}
+		})
+	}
+}

@@ -58,8 +58,9 @@ type Holder struct {
 	Home    cpuset.Set // the NUMA node on whose CPUs of its pool a container without CPUs of its own runs; empty for all nodes
 	Short   string     // why a pin has fewer CPUs than it asked for; "" if it has all
 
-	Domain claim.Domain // of a claim: where its CPUs are
-	claim  bool         // it is a claim, whose CPUs its containers use, and no container
+	Domain   claim.Domain // of a claim: where its CPUs are
+	claim    bool         // it is a claim, whose CPUs its containers use, and no container
+	homeless bool         // Short says why it has no home
 }
 
 // State is the stage of a grant.
@@ -278,13 +279,16 @@ func (l *Ledger) Release(id string) bool {
 	return true
 }
 
-// Stale lists reserved pins whose container never started, because its runtime failed after the
-// grant without an event. Such a pin is older than timeout, or a younger container of the same
+// TakesRoom reports whether the holder can be a reason to refuse others: it has CPUs of its own, or a home.
+func (h *Holder) TakesRoom() bool { return !h.CPUs.IsEmpty() || !h.Home.IsEmpty() }
+
+// Stale lists reserved pins, and reserved containers at home on a NUMA node, whose container never started,
+// because its runtime failed after the grant without an event. Such a grant is older than timeout, or a younger container of the same
 // name in the same pod replaces it: next, which is about to be placed, or one in the ledger.
 func (l *Ledger) Stale(next Identity, now time.Time, timeout time.Duration) []string {
 	var stale []*Holder
 	for _, h := range l.holders {
-		if h.State != Reserved || !h.Request.Class.Pinned() || h.ID == next.ID {
+		if h.State != Reserved || !h.Request.Class.Pinned() && h.Home.IsEmpty() || h.ID == next.ID {
 			continue
 		}
 		if now.Sub(h.Since) > timeout || h.Pod == next.Pod && h.Container == next.Container || l.replaced(h) {

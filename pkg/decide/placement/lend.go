@@ -17,7 +17,6 @@ func (l *Ledger) Lend(cpus cpuset.Set) {
 // Lent returns the CPUs of LSR pins on which batch work may run.
 func (l *Ledger) Lent() cpuset.Set { return l.lent }
 
-// lendable returns those of the CPUs that may be lent.
 // lentTo returns those that a container of batch work may use: at its home only.
 func (l *Ledger) lentTo(h *Holder) cpuset.Set {
 	if h.Home.IsEmpty() {
@@ -26,6 +25,7 @@ func (l *Ledger) lentTo(h *Holder) cpuset.Set {
 	return l.within(l.lent, h.Home)
 }
 
+// lendable returns those of the CPUs that may be lent.
 func (l *Ledger) lendable(cpus cpuset.Set) cpuset.Set {
 	var of cpuset.Set
 	if l.config.Mode != Overlap || cpus.IsEmpty() {

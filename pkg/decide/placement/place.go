@@ -81,11 +81,12 @@ func (h *Holder) owns() bool { return !h.CPUs.IsEmpty() && len(h.Request.Claims)
 
 // entry is the last container that was entered, with the state before.
 type entry struct {
-	id     string
-	old    *Holder // nil if the container was not known
-	pools  []cpuset.Set
-	spares []cpuset.Set // CPUs of these pools that were spare
-	whole  *Ledger      // the state before Without freed other grants; nil otherwise
+	id      string
+	old     *Holder // nil if the container was not known
+	pools   []cpuset.Set
+	spares  []cpuset.Set // CPUs of these pools that were spare
+	rehomed []Holder     // other containers that got another home, as they were
+	whole   *Ledger      // the state before Without freed other grants; nil otherwise
 }
 
 // Without frees the grants of the containers in ids and then calls decide, which calls Place or
@@ -130,6 +131,7 @@ func (l *Ledger) Undo() {
 	} else {
 		l.lent = l.lendable(l.lent)
 	}
+	l.moveBack(last.rehomed)
 	l.followPools()
 	l.version++
 }

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -125,9 +124,9 @@ func (l *Ledger) enterHolders(holders []*Holder, revised map[string]RevisedReque
 // sharedMemory settles a holder without CPUs of its own that was at home on a node, and returns its memory
 // nodes.
 func (l *Ledger) sharedMemory(h *Holder, home cpuset.Set) cpuset.Set {
-	homeless := l.settle(h, home)
+	h.noteHome(l.settle(h, home))
 	nodes, err := l.memoryNodes(h)
-	if err = cmp.Or(err, homeless); err != nil {
+	if err != nil {
 		h.Short = err.Error()
 	}
 	return nodes

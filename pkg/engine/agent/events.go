@@ -198,10 +198,10 @@ func (a *Agent) abandoned(next *node.Container) []string {
 	return ids
 }
 
-// ended reports whether all processes of a pin have exited.
+// ended reports whether all processes of a container that takes room from others have exited.
 func (a *Agent) ended(c *node.Container) bool {
 	h, ok := a.Ledger.Holder(c.ID)
-	if !ok || h.CPUs.IsEmpty() || !c.Started || a.Kernel == nil || c.Path == "" {
+	if !ok || !h.TakesRoom() || !c.Started || a.Kernel == nil || c.Path == "" {
 		return false
 	}
 	populated, err := a.Kernel.Populated(c.Path)
@@ -222,11 +222,11 @@ func (a *Agent) hasProcesses(c *node.Container) bool {
 const makeTime = 5 * time.Second
 
 // neverMade reports whether the runtime seems to have failed to make a container that was
-// granted CPUs of its own. CRI-O sends no event for that: neither StopContainer nor
+// granted CPUs of its own, or room on a NUMA node. CRI-O sends no event for that: neither StopContainer nor
 // RemoveContainer.
 func (a *Agent) neverMade(c *node.Container) bool {
 	h, ok := a.Ledger.Holder(c.ID)
-	if !ok || h.CPUs.IsEmpty() || c.Made || c.Started || !a.Reaches(c) || a.Now().Sub(h.Since) < makeTime {
+	if !ok || !h.TakesRoom() || c.Made || c.Started || !a.Reaches(c) || a.Now().Sub(h.Since) < makeTime {
 		return false
 	}
 	_, err := a.Kernel.Read(c.Path, knobs.CPUs)

@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
-	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // Synchronize rebuilds the ledger from what the runtime and the kernel report. A pin stays on
@@ -156,7 +155,7 @@ func (a *Agent) adopt(found []*node.Container) {
 	}
 	for _, f := range all {
 		if !f.request.Class.Pinned() {
-			a.Ledger.Adopt(f.Identity(), f.request, f.Has.CPUs, cpuset.Set{}, now)
+			a.Ledger.Adopt(f.Identity(), f.request, f.Has.CPUs, f.Has.Mems, now)
 		}
 	}
 	for _, f := range unplaced {
@@ -219,7 +218,7 @@ func (a *Agent) findings(found []*node.Container) []*finding {
 	for _, f := range all {
 		switch {
 		case !a.Reaches(f.Container):
-		case f.request.Class.Pinned(), f.request.MemoryNodes.Policy != workload.MemoryDefault:
+		case f.request.Class.Pinned(), f.request.MemoryNodes.Policy != workload.MemoryDefault, f.request.NUMA != workload.NUMADefault:
 			a.cpusets.Observe(f.Container, knobs.CPUs, knobs.Mems, knobs.Quota)
 		case divided, f.Touched, !f.Recorded.CPUs.IsEmpty():
 			a.cpusets.Observe(f.Container, knobs.CPUs)

@@ -35,6 +35,7 @@ func (r *reader) allow(requested *workload.Request, a *candidate) error {
 		return r.withinGrant(requested.CPUs)
 	case numaKey:
 		if requested.NUMA == workload.NUMASpread && !r.req.Class.Pinned() {
+			a.soft = a.soft || !a.single // a key for the whole pod is meant for its pins
 			return fmt.Errorf("spread is for LSE and LSR; %s shares CPUs, and can run on one NUMA node: single or prefer", r.req.Class)
 		}
 	case exclusiveKey:
