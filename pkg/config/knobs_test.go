@@ -94,7 +94,7 @@ func TestKnobErrors(t *testing.T) {
 		"a class of a class":        {"classes: {BE: {class: LS}}", "line 1: classes.BE.class: \"LS\": is not a class's to give"},
 		"a pool of a class":         {"classes: {BE: {pool: batch}}", "is not a class's to give"},
 		"no effect on a class":      {"classes: {LSR: {cpu-burst: 100%}}", "classes.LSR.cpu-burst: \"100%\": has no effect on class LSR"},
-		"a pin for LS":              {"classes: {LS: {numa: single}}", "has no effect on class LS"},
+		"a pin for LS":              {"classes: {LS: {smt: full-core}}", "has no effect on class LS"},
 		"BE never evicted":          {"classes: {BE: {evict: never}}", "never is not for class BE"},
 		"a key twice":               {"classes:\n  LS: {weight: 50%,\n   weight: 60%}", "line 3: classes.LS.weight: is there twice"},
 		"a list":                    {"classes:\n  LS: {weight: [50%]}", "line 2: classes.LS.weight: must be one value, or keys with values"},

@@ -212,7 +212,9 @@ func TestHomesAreFoundAgain(t *testing.T) {
 	want(beside, "web", 1)
 
 	// web loses its home while the other node has no room.
-	l.Place(who("full"), settled(workload.LS, workload.NUMASingle, 7000), cpuset.Set{}, start) //nolint:errcheck // checked below
+	if _, err := l.Place(who("full"), settled(workload.LS, workload.NUMASingle, 7000), cpuset.Set{}, start); err != nil {
+		t.Fatal(err)
+	}
 	want(l, "full", 0)
 	pin := workload.Request{Class: workload.LSR, CPUs: m.Nodes[1].CPUs.Size(), CPUSet: m.Nodes[1].CPUs}
 	l.holders["full"].Request.Milli = 5000 // so that the pin is possible

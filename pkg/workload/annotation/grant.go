@@ -34,10 +34,7 @@ func (r *reader) allow(requested *workload.Request, a *candidate) error {
 		}
 		return r.withinGrant(requested.CPUs)
 	case numaKey:
-		if requested.NUMA == workload.NUMASpread && !r.req.Class.Pinned() {
-			a.soft = a.soft || !a.single // a key for the whole pod is meant for its pins
-			return fmt.Errorf("spread is for LSE and LSR; %s shares CPUs, and can run on one NUMA node: single or prefer", r.req.Class)
-		}
+		return r.allowNUMA(requested.NUMA, a)
 	case exclusiveKey:
 		if requested.Exclusive == workload.ExclusiveNode {
 			return r.authorize(ExclusiveNUMA, a)
@@ -59,6 +56,16 @@ func (r *reader) allow(requested *workload.Request, a *candidate) error {
 		return r.allowMore(requested, a)
 	}
 	return nil
+}
+
+// allowNUMA refuses a policy that containers which share CPUs can't have. If the key is for the whole pod, it
+// is meant for the pod's pins, and is ignored.
+func (r *reader) allowNUMA(policy workload.NUMAPolicy, a *candidate) error {
+	if policy != workload.NUMASpread || r.req.Class.Pinned() {
+		return nil
+	}
+	a.soft = a.soft || !a.single
+	return fmt.Errorf("spread is for LSE and LSR; %s shares CPUs, and can run on one NUMA node: single or prefer", r.req.Class)
 }
 
 // allowMore refuses a setting that favours the container over others more than the node's
