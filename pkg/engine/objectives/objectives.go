@@ -23,8 +23,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Interval is the time between two readings of a pod.
-const Interval = 5 * time.Second
+// usualInterval is the time between two readings of a pod.
+const usualInterval = 5 * time.Second
 
 const (
 	answerTime   = 2 * time.Second
@@ -58,7 +58,7 @@ type pod struct {
 // New makes a reader of no pods.
 func New() *Reader {
 	return &Reader{
-		interval: Interval,
+		interval: usualInterval,
 		client: &http.Client{
 			Timeout: answerTime,
 			Transport: &http.Transport{
