@@ -54,7 +54,7 @@ type objective struct {
 
 // follow takes a new reading. It is calm if no batch work ran during its window.
 func (o *objective) follow(l *observe.Latency, bound float64, calm bool) {
-	if !l.At.After(o.at) && !l.At.Before(o.at) {
+	if l.At.Equal(o.at) {
 		return
 	}
 	took := max(0, l.At.Sub(o.at))
@@ -139,11 +139,11 @@ func (f *Interference) objectiveOf(v *View, p *Pod, s *suffering) *Objective {
 
 // Now says how fast the pod answers.
 func (o *Objective) Now() string {
-	return fmt.Sprintf("%s of its requests within %s", o.share(), milliseconds(o.Seconds))
+	return fmt.Sprintf("%s of its requests within %s", o.share(), inTime(o.Seconds))
 }
 
 // Most says what the objective is.
-func (o *Objective) Most() string { return milliseconds(o.BoundSeconds) }
+func (o *Objective) Most() string { return inTime(o.BoundSeconds) }
 
 func (o *Objective) share() string {
 	return fmt.Sprintf("%g %%", math.Round(o.QuantileFraction*1e4)/100)
@@ -167,5 +167,13 @@ func (o *Objective) Advice() string {
 	return ""
 }
 
-// milliseconds formats a time in seconds.
-func milliseconds(seconds float64) string { return fmt.Sprintf("%.3g ms", seconds*1000) }
+// inTime formats a time in seconds.
+func inTime(seconds float64) string {
+	switch {
+	case seconds >= 100:
+		return fmt.Sprintf("%.0f s", seconds)
+	case seconds >= 0.9995: // which rounds to 1000 ms
+		return fmt.Sprintf("%.3g s", seconds)
+	}
+	return fmt.Sprintf("%.3g ms", seconds*1000)
+}

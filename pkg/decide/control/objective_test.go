@@ -307,3 +307,12 @@ func TestObjectiveProperty(t *testing.T) {
 		}
 	})
 }
+
+func TestTimesInWords(t *testing.T) {
+	t.Parallel()
+	for seconds, want := range map[float64]string{0: "0 ms", 0.00015: "0.15 ms", 0.0317: "31.7 ms", 0.9994: "999 ms", 0.9996: "1 s", 12.34: "12.3 s", 1e6: "1000000 s"} {
+		if got := inTime(seconds); got != want {
+			t.Errorf("%v s: %q, want %q", seconds, got, want)
+		}
+	}
+}
