@@ -38,7 +38,7 @@ func BenchmarkLoopBeside(b *testing.B) {
 	var agent *protocol.Plugin
 	for _, name := range names {
 		s := newSide(b, 0, nil, "burstable")
-		host := s.busy(b, pods, 1)
+		host := s.busy(b, pods, 1, empty)
 		socket := filepath.Join(s.Dir, "kube.sock")
 		if name == "noop" {
 			s.launch(b, "")

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -18,11 +19,35 @@ import (
 // which a fifth is batch work (BestEffort pods), in cgroups of this host: without the control
 // loop, with it in preview, which is the default, and with it on. The CPU time is that of ten
 // seconds.
-func BenchmarkLoop(b *testing.B) {
+func BenchmarkLoop(b *testing.B) { loops(b, empty) }
+
+// BenchmarkBusyLoop is BenchmarkLoop with a process in each container that never rests, so that 500
+// processes want a CPU, and each has a run delay.
+func BenchmarkBusyLoop(b *testing.B) { loops(b, restless) }
+
+// empty leaves a container without a process.
+func empty(*testing.B, *cgroups.Tree, string) {}
+
+// restless puts a process into a container that uses all CPU time that it gets.
+func restless(b *testing.B, tree *cgroups.Tree, dir string) {
+	b.Helper()
+	endless := exec.CommandContext(b.Context(), "busybox", "yes") // to /dev/null
+	if err := endless.Start(); err != nil {
+		b.Skipf("SKIPPED, Debian's busybox-static is needed: %v", err)
+	}
+	b.Cleanup(func() {
+		endless.Process.Kill()
+		endless.Wait()
+	})
+	tree.Enter(dir, endless.Process.Pid)
+}
+
+// loops measures the loop's modes, with what fill puts into the containers.
+func loops(b *testing.B, fill func(b *testing.B, tree *cgroups.Tree, dir string)) {
 	for _, mode := range []string{"off", "preview", "on"} {
 		b.Run(mode, func(b *testing.B) {
 			s := newSide(b, 0, nil, "burstable")
-			host := s.busy(b, 250, 2)
+			host := s.busy(b, 250, 2, fill)
 			config := filepath.Join(b.TempDir(), "sluice.yaml")
 			if err := os.WriteFile(config, fmt.Appendf(nil, "control: {mode: %s}\n", mode), 0o600); err != nil {
 				b.Fatal(err)
@@ -40,8 +65,8 @@ func BenchmarkLoop(b *testing.B) {
 }
 
 // busy lets the side have pods, of which a fifth is batch work, with some containers each in cgroups
-// of this host. It returns the host's root.
-func (s *side) busy(b *testing.B, pods, each int) (host string) {
+// of this host, into which fill puts processes. It returns the host's root.
+func (s *side) busy(b *testing.B, pods, each int, fill func(b *testing.B, tree *cgroups.Tree, dir string)) (host string) {
 	b.Helper()
 	host = s.Host(b, fmt.Sprintf("%d cores", runtime.NumCPU()))
 	tree := cgroups.New(b, host)
@@ -62,6 +87,7 @@ func (s *side) busy(b *testing.B, pods, each int) (host string) {
 				b.Fatal(err)
 			}
 			tree.Make(c.Linux.CgroupsPath)
+			fill(b, tree, c.Linux.CgroupsPath)
 		}
 	}
 	return host

@@ -72,6 +72,16 @@ func (t *Tree) Make(dir string) {
 	}
 }
 
+// Enter moves a process into a cgroup in each hierarchy.
+func (t *Tree) Enter(dir string, pid int) {
+	t.tb.Helper()
+	for _, root := range t.roots {
+		if err := os.WriteFile(filepath.Join(root, dir, "cgroup.procs"), fmt.Append(nil, pid), 0); err != nil {
+			t.tb.Fatal(err)
+		}
+	}
+}
+
 // Write writes a file of a cgroup as the kubelet or a runtime would.
 func (t *Tree) Write(dir, file, text string) {
 	t.tb.Helper()
