@@ -231,7 +231,7 @@ func (b *Bounds) advise(disturbed []Disturbance) (decisions []Decision) {
 			bound := &d.Bounds[k]
 			say(&said[bound.part], bound.advice(), []Fact{{"waiting_ratio", bound.WaitingFraction}, {"bound_ratio", bound.BoundFraction}})
 		}
-		if o := d.Objective; o != nil && (o.Measured || !o.lost || o.unread) { // a page that fails now and then repeats nothing
+		if o := d.Objective; o != nil && (o.Measured || !o.lost || o.unread) { // a page that fails at times repeats nothing
 			say(&said[boundsKinds], o.Advice(), o.facts())
 		}
 	}

@@ -244,7 +244,7 @@ func TestObjectiveCutsNothing(t *testing.T) {
 	}
 }
 
-// A page that fails now and then does not repeat the advice.
+// A page that fails at times does not repeat the advice.
 func TestObjectiveAdviceOnce(t *testing.T) {
 	t.Parallel()
 	n := newAnswering(func(workload.MilliCPU) time.Duration { return 40 * time.Millisecond })
