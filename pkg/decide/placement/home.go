@@ -19,9 +19,9 @@ func (l *Ledger) wantsHome(h *Holder) bool {
 	return asks && shares && l.machine.NodesOf(l.machine.Online).Size() > 1
 }
 
-// settle gives the holder a home if it wants one: the one that it has, else the node in found, else one whose
-// CPUs of the pool have as much left as it requests: of those that its memory is bound to, if any, the one with
-// most left of what other containers at home there request. A holder that needs a home and gets none is an error.
+// settle gives a holder that wants a home one. It keeps the home that it has, or takes the node in found. Otherwise
+// it gets a node on which the pool has as much CPU left as it requests: preferably one to which its memory is bound,
+// and then the one with the most CPU left. It is an error if a holder needs a home and no node has room.
 func (l *Ledger) settle(h *Holder, found cpuset.Set) error {
 	had := h.Home
 	if h.Home = (cpuset.Set{}); !l.wantsHome(h) {
@@ -62,7 +62,8 @@ func (l *Ledger) settle(h *Holder, found cpuset.Set) error {
 	return nil
 }
 
-// rehome gives those a home who have none, and those another one whose pool has no CPU left at theirs.
+// rehome looks for a home for the holders that want one and have none, and for those whose pool has no CPU at
+// their home any more.
 func (l *Ledger) rehome() {
 	var lost []*Holder
 	for _, h := range l.holders {
@@ -81,7 +82,7 @@ func (l *Ledger) rehome() {
 	l.last.rehomed = moved
 }
 
-// noteHome records why the holder has no home, or that it has one or needs none.
+// noteHome records in Short why no node has room for the holder. If there is no error, it removes that reason.
 func (h *Holder) noteHome(homeless error) {
 	switch {
 	case homeless != nil && (h.Short == "" || h.homeless):
@@ -91,7 +92,7 @@ func (h *Holder) noteHome(homeless error) {
 	}
 }
 
-// moveBack gives those the home that they had whom a change that is undone has moved.
+// moveBack undoes the moves of other holders to another home.
 func (l *Ledger) moveBack(rehomed []Holder) {
 	for _, before := range slices.Backward(rehomed) {
 		if h, ok := l.holders[before.ID]; ok {
