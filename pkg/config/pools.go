@@ -36,7 +36,7 @@ func (m *PoolMode) UnmarshalText(text []byte) error { return choose(m, text, Ove
 type Pool struct {
 	Name string         `yaml:"name"` // Name of the pool. Pools are listed by descending priority; the last is the batch pool. Default: critical, online and batch.
 	CPUs PoolSize       `yaml:"cpus"` // Size in whole cores: a count (4), a share (25%) or a list (8-15). Pools without a size share the rest.
-	Set  annotation.Set `yaml:"set"`  // Annotation keys for its containers: cpu-identity, weight, rdt-class, io, oom-score, net-class. Pods that name the pool then need authorization.
+	Set  annotation.Set `yaml:"set"`  // Annotation keys for its containers: cpu-identity, weight, rdt-class, io, egress, oom-score, net-class. Pods that name the pool then need authorization.
 
 	Band   Band          `yaml:"band"`   // Load, in percent of its CPUs, within which the pool keeps its size in mode exclusive. Default: 30-50% for critical, 50-80% for the last pool, 45-60% for others.
 	RCF    Band          `yaml:"rcf"`    // RCF (requested-CPU fraction) in mode exclusive: its least and most CPUs, in percent of what its containers request, for example 50-100%. Default: no bounds.

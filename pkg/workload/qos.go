@@ -35,6 +35,7 @@ type Tuning struct {
 	Tier     Optional[Tier] // for BE only
 	Notice   bool           // the container gets a file with what batch work has to expect; for BE only
 	SLO      SLO            // not for BE and SYSTEM
+	Egress   Egress         // the most that the pod may send; for BE only
 }
 
 // Burst is CPU burst: the container may run above the quota for a short while, with quota that

@@ -66,7 +66,8 @@ func settings() map[key][]setting {
 			{value: "{runDelay: 50%, cpuPressure: 1%}", needs: TightSLO},
 			{value: "{memoryPressure: 0.5%, ioPressure: 1%}"},
 			{value: "{runDelay: 50%, latency: {metric: seconds, bound: 20ms, port: 80}}", needs: TightSLO}},
-		evictKey: {{value: "-5"}, {value: "never", never: be}},
+		evictKey:  {{value: "-5"}, {value: "never", never: be}},
+		egressKey: {{value: "200M"}, {value: "20%"}, {value: "11T", beyond: true}},
 	}
 }
 

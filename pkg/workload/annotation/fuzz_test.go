@@ -106,6 +106,9 @@ func checkKnobs(t interface{ Fatalf(string, ...any) }, rules *Rules, p *workload
 		t.Fatalf("BE spared without authorization: %q", spell(knobs))
 	case knobs.Tier.Value < workload.TierFree || knobs.Tier.Value > workload.TierMid, knobs.Tier.Set && got.Class != workload.BE:
 		t.Fatalf("a tier of %s: %q", got.Class, spell(knobs))
+	case knobs.Egress != workload.Egress{} && got.Class != workload.BE, knobs.Egress.Bits != 0 && (knobs.Egress.Bits < workload.LeastEgress || knobs.Egress.Bits > workload.MostEgress),
+		knobs.Egress.Percent < 0 || knobs.Egress.Percent > 100:
+		t.Fatalf("egress of %s: %q", got.Class, spell(knobs))
 	case knobs.OOMScore.Set && knobs.OOMScore.Value < c.OOMScoreAdj && !can(OOMScore):
 		t.Fatalf("an OOM score below the kubelet's without authorization: %q", spell(knobs))
 	case heaviest > 100 && !can(IOWeight):
@@ -133,7 +136,7 @@ var (
 	someScopes = []string{"", "", "", "/pod", "/container.app", "/container.other", "/x"}
 	someValues = []string{"LSE", "LSR", "LS", "BE", "SYSTEM", "critical", "batch", "1", "2", "3", "4", "8", "99999999999999999999", "0-1", "0-3", "0-8191", "0,2", "single", "prefer",
 		"full-core", "one-per-core", "any", "pack", "spread", "device", "0000:3b:00.0", "local", "core", "node", "db", "", " ", "\xff\x00", "{}",
-		"off", "auto", "100%", "-1", "memory-qos", "evict", "none", "never", "be", "mid", "free", "{minPercent: 100, priority: 12}", "{wmarkMinAdj: -25}", "{swap: never}", "{swap: unlimited}", "{runDelay: 5%, ioPressure: 0.5%}", `{app: {cpu: "64", memory: 1Ti}}`, "{weight: 200}", `{weight: 50, devices: {"8:0": {weight: 101, readBPS: 1Mi}}}`}
+		"off", "auto", "100%", "-1", "memory-qos", "evict", "none", "never", "be", "mid", "free", "{minPercent: 100, priority: 12}", "{wmarkMinAdj: -25}", "{swap: never}", "{swap: unlimited}", "{runDelay: 5%, ioPressure: 0.5%}", "200M", "64k", "10T", "1.5Gi", "63999", "200m", "20%", "1e9", "1e4444444444400", `{app: {cpu: "64", memory: 1Ti}}`, "{weight: 200}", `{weight: 50, devices: {"8:0": {weight: 101, readBPS: 1Mi}}}`}
 	someDialect = []string{
 		koordSpec, `{"preferredCPUBindPolicy":"FullPCPUs"}`, koordSpec, `{"requiredCPUBindPolicy":"FullPCPUs","preferredCPUExclusivePolicy":"NUMANodeLevel"}`,
 		koordStatus, `{"cpuset":"0-3"}`, koordStatus, `{"cpuset":"0-999999999","numaNodeResources":[{"node":99999}]}`, koordStatus, `{"numaNodeResources":[{"node":1}]}`, koordStatus, `[`,
@@ -141,7 +144,7 @@ var (
 		koordBurst, `{"policy":"auto"}`, koordCPU, `{"groupIdentity":2}`, koordCPU, `{"groupIdentity":-1}`, koordMemory, `{"policy":"auto"}`, koordMemory, `{"priorityEnable":1,"priority":12,"wmarkMinAdj":-25}`,
 		koordIO, `{"blocks":[{"name":"/dev/sda","ioCfg":{"ioWeightPercent":100,"readBPS":1}}]}`, koordResctrl, `{"llc":{"schemata":{"range":[0,100]}}}`,
 		koordExtended, `{"containers":{"app":{"requests":{"kubernetes.io/batch-cpu":"64000"},"limits":{"kubernetes.io/batch-cpu":"64000","kubernetes.io/batch-memory":"1Ti"}}}}`,
-		koordOOM, "-1000", koordOOM, "1000", koordEvictRank, "1", katalystCPU, `{"cpu_burst_policy":"dynamic"}`, katalystMemory, `{"oom_priority":"300"}`,
+		koordOOM, "-1000", koordOOM, "1000", koordEvictRank, "1", koordNetwork, `{"IngressLimit":20,"EgressLimit":"50M"}`, koordNetwork, `{"EgressLimit":20}`, koordNetwork, `{"egressLimit":"1e4444444444400"}`, katalystCPU, `{"cpu_burst_policy":"dynamic"}`, katalystMemory, `{"oom_priority":"300"}`,
 	}
 )
 
@@ -227,7 +230,7 @@ func FuzzRequest(f *testing.F) {
 // No label or annotation of Koordinator or Katalyst requests more than the grant, whatever its
 // text is.
 func FuzzDialects(f *testing.F) {
-	names := []string{koordBurst, koordCPU, koordMemory, koordIO, koordResctrl, koordExtended, koordOOM, koordOOMs, koordEvictRank, koordSpec, koordStatus, katalystCPU, katalystMemory}
+	names := []string{koordBurst, koordCPU, koordMemory, koordIO, koordResctrl, koordExtended, koordOOM, koordOOMs, koordEvictRank, koordSpec, koordStatus, katalystCPU, katalystMemory, koordNetwork}
 	for i := 0; i < len(someDialect); i += 2 {
 		f.Add(uint8(slices.Index(names, someDialect[i])), someDialect[i+1], "BE", uint8(i))
 	}
@@ -274,6 +277,8 @@ func FuzzValue(f *testing.F) {
 			spelled = spellMemory(&req.Tuning.Memory)
 		case k == ioKey:
 			spelled = spellIO(&req.IO)
+		case k == egressKey:
+			spelled = spellEgress(req.Egress)
 		}
 		if err := set(&again, k, spelled); err != nil || show(again) != show(req) || spell(&again.Tuning) != spell(&req.Tuning) {
 			t.Fatalf("%s %q: %q %q, again %q %q, %v", k, value, show(req), spell(&req.Tuning), show(again), spell(&again.Tuning), err)

@@ -76,7 +76,7 @@ func (r *Rules) CheckGiven(level Level, class workload.Class, g Given) error {
 	case g.key == grantKey:
 		return errors.New("is a pod's own: what it was granted can't be given by the configuration")
 	case level == ForPool && !g.key.inPool():
-		return errors.New("is not a pool's to give; a pool gives cpu-identity, weight, rdt-class, io, oom-score and net-class")
+		return errors.New("is not a pool's to give; a pool gives cpu-identity, weight, rdt-class, io, egress, oom-score and net-class")
 	case level == ForClass && (g.key == classKey || g.key == poolKey):
 		return errors.New("is not a class's to give; a classify rule gives it")
 	case level == ForClass && !g.key.appliesTo(class):

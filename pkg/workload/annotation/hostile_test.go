@@ -18,7 +18,7 @@ func readNames() (annotations, labels []string) {
 		}
 	}
 	annotations = append(annotations, koordBurst, koordCPU, koordMemory, koordIO, koordResctrl, koordExtended, koordOOM, koordOOMs,
-		koordEvictRank, koordSpec, koordStatus, katalystQoS, katalystCPU, katalystMemory)
+		koordEvictRank, koordNetwork, koordSpec, koordStatus, katalystQoS, katalystCPU, katalystMemory)
 	return annotations, []string{koordQoS, koordPriority, koordCores, koordCorePlan, koordEvict}
 }
 
@@ -40,6 +40,8 @@ func hostileValues() map[string]string {
 		"an alias":         "&a {weight: 1, devices: {x: *a}}",
 		"a long anchor":    "{weight: *" + strings.Repeat("a", 4000) + "}",
 		"a long number":    `{"groupIdentity":` + strings.Repeat("9", 4000) + "}",
+		"a slow number":    "1e4444444444400",
+		"a slow limit":     `{"EgressLimit":"1e4444444444400","IngressLimit":1e4444444444400}`,
 		"many keys":        "{" + strings.Repeat("weight: 1, ", 300) + "}",
 		"many blocks":      `{"blocks":[` + strings.Repeat(`{"type":"x"},`, 300) + `{}]}`,
 		"a terminal's":     "\x1b]0;owned\a\x1b[2J\u009b31m",

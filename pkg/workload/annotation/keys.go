@@ -49,7 +49,8 @@ const (
 	tierKey
 	noticeKey
 	sloKey
-	grantKey // is read as batchKey
+	egressKey // for the whole pod: the smallest of its containers' counts
+	grantKey  // is read as batchKey
 
 	weightKey
 	oomScoreKey
@@ -64,7 +65,7 @@ const (
 
 var keyNames = [...]string{
 	"class", "pool", "cpus", "cpuset", "numa", "smt", "l3", "near", "memory-nodes", "exclusive", "exclusive-group",
-	"cpu-burst", "cpu-identity", "core-sched", "memory-qos", "rdt-class", "io", "required", "allow", "evict", "tier", "notice", "slo", "grant",
+	"cpu-burst", "cpu-identity", "core-sched", "memory-qos", "rdt-class", "io", "required", "allow", "evict", "tier", "notice", "slo", "egress", "grant",
 	"weight", "oom-score", "net-class",
 	"batch-resources",
 }
@@ -94,7 +95,7 @@ func (k key) appliesTo(class workload.Class) bool {
 		return class == workload.LS || class == workload.BE
 	case numaKey:
 		return class == workload.LS || class == workload.BE || class.Pinned()
-	case tierKey, noticeKey, grantKey:
+	case tierKey, noticeKey, egressKey, grantKey:
 		return class == workload.BE
 	case sloKey:
 		return class == workload.LS || class.Pinned()
@@ -109,7 +110,7 @@ func (k key) appliesTo(class workload.Class) bool {
 // inPool reports whether a pool may give a key to its containers.
 func (k key) inPool() bool {
 	switch k {
-	case cpuIdentityKey, weightKey, rdtClassKey, ioKey, oomScoreKey, netClassKey:
+	case cpuIdentityKey, weightKey, rdtClassKey, ioKey, egressKey, oomScoreKey, netClassKey:
 		return true
 	}
 	return false

@@ -22,6 +22,7 @@ const (
 	koordOOMs      = "koordinator.sh/oom-score-adj-spec"
 	koordEvictRank = "koordinator.sh/eviction-priority"
 	koordEvict     = "koordinator.sh/eviction-enabled"
+	koordNetwork   = "koordinator.sh/networkQOS"
 	koordCores     = "koordinator.sh/core-sched-group-id"
 	koordCorePlan  = "koordinator.sh/core-sched-policy"
 )
@@ -34,7 +35,7 @@ func (r *reader) koordinatorKnobs() {
 	}{
 		{koordBurst, r.koordinatorBurst}, {koordCPU, r.koordinatorCPU}, {koordMemory, r.koordinatorMemory}, {koordIO, r.koordinatorIO},
 		{koordResctrl, r.koordinatorResctrl}, {koordExtended, r.koordinatorBatch}, {koordOOMs, r.koordinatorOOMs}, {koordOOM, r.koordinatorOOM},
-		{koordEvictRank, r.koordinatorEvict},
+		{koordEvictRank, r.koordinatorEvict}, {koordNetwork, r.koordinatorNetwork},
 	} {
 		if text, ok := r.pod.Annotations[a.name]; ok {
 			a.read(text, "annotation "+a.name)

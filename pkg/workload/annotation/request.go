@@ -172,7 +172,12 @@ func (r *reader) tune() {
 		before |= 1 << r.candidates[i].key
 	}
 	for k := placementKeys; int(k) < len(keyNames); k++ {
-		if before>>k&1 == 1 && k != batchKey && k.appliesTo(r.req.Class) {
+		if before>>k&1 == 0 || k == batchKey || !k.appliesTo(r.req.Class) {
+			continue
+		}
+		if k == egressKey {
+			r.egress()
+		} else {
 			r.resolve(k)
 		}
 	}

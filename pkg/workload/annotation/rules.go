@@ -15,6 +15,7 @@
 //
 // What the config gives (4 to 6) needs no authorization, and where a container
 // can't carry it, the container is served without it and a warning says so.
+// It bounds egress: the pod's own value counts only where it is smaller.
 package annotation
 
 import (

@@ -46,6 +46,8 @@ func setTuning(t *workload.Tuning, k key, value string) (err error) {
 		t.Notice, err = choose(value, choice[bool]{"file", true}, choice[bool]{"none", false})
 	case sloKey:
 		t.SLO, err = parseSLO(value)
+	case egressKey:
+		t.Egress, err = parseEgress(value)
 	case weightKey:
 		if t.Weight, err = parsePercent(value, maxBurst); err != nil {
 			err = fmt.Errorf("must be a share of the weight that the kubelet gives, 1%% to %d%%", maxBurst)
@@ -85,6 +87,8 @@ func (k key) fillTuning(to, from *workload.Tuning) {
 		to.Notice = from.Notice
 	case sloKey:
 		to.SLO = from.SLO
+	case egressKey:
+		to.Egress = from.Egress
 	case weightKey:
 		to.Weight = from.Weight
 	case oomScoreKey:

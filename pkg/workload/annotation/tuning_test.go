@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,7 +43,20 @@ func spell(t *workload.Tuning) string {
 	add(t.Evict.Order.Set, "evict=%d", t.Evict.Order.Value)
 	add(t.Tier.Set, "tier=%s", t.Tier.Value)
 	add(t.SLO != workload.SLO{}, "slo=%v", t.SLO)
+	add(t.Egress != workload.Egress{}, "egress=%s", spellEgress(t.Egress))
 	return strings.Join(out, " ")
+}
+
+// spellEgress formats a ceiling as an annotation, and one in both forms with a "+".
+func spellEgress(e workload.Egress) string {
+	bits, percent := strconv.FormatInt(e.Bits, 10), strconv.Itoa(e.Percent)+"%"
+	switch {
+	case e.Percent == 0:
+		return bits
+	case e.Bits == 0:
+		return percent
+	}
+	return bits + "+" + percent
 }
 
 // spellIO formats I/O settings as an annotation.
