@@ -187,7 +187,7 @@ demo-placement: ## where some pods run without and with Sluice: on a private con
 packages: ## install the Debian packages that are missing
 	@{ dpkg -s $(PACKAGES) && apt-cache show linux-image-cloud-amd64; } >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq --no-install-recommends $(PACKAGES); }
 
-tools: runtime $(TOOLS)/1.7/containerd $(TOOLS)/gotestsum ## containerd, runc and the probe, cached in bin/tools
+tools: runtime $(TOOLS)/1.7/containerd $(TOOLS)/cni/bridge $(TOOLS)/gotestsum ## containerd, runc, CNI's plugins and the probe, cached in bin/tools
 
 runtime: $(TOOLS)/2/containerd $(TOOLS)/runc probe
 
@@ -230,7 +230,8 @@ $(KUBE)/kubelet: test/kube/programs/$(KUBERNETES)/go.mod test/kube/programs/$(KU
 	mv $(KUBE)/server $(KUBE)/etcd
 	@touch $@
 
-$(KUBE_NODE)/cni/bridge: test/kube/programs/cni/go.mod test/kube/programs/cni/go.sum
+# For the pods of Kubernetes, and for those of test/e2e that have networks of their own.
+$(KUBE_NODE)/cni/bridge $(TOOLS)/cni/bridge: test/kube/programs/cni/go.mod test/kube/programs/cni/go.sum
 	cd test/kube/programs/cni && go build -o ../../../../$(@D)/ github.com/containernetworking/plugins/plugins/{ipam/host-local,main/bridge,main/loopback}
 	@touch $@
 

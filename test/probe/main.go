@@ -16,6 +16,9 @@
 //	stream=N   the same of N threads that copy memory
 //	files=N    the same of N threads that write and read files
 //	fill=N     write N MiB of a file, to disk and to the page cache
+//	echo=N     send back what comes to TCP port N, while the next arguments run
+//	sink=N     read what comes to TCP port N, and count its bytes in wire.Counters, until SIGTERM
+//	send=N@A   send to the TCP address A over N connections as fast as it goes, until SIGTERM
 //
 // On the host itself it runs another program as the same process:
 //
@@ -59,6 +62,7 @@ func main() {
 
 func run(arg string, term, orders <-chan os.Signal) error {
 	verb, value, given := strings.Cut(arg, "=")
+	value, address, _ := strings.Cut(value, "@")
 	n := 1
 	if given {
 		var err error
@@ -118,8 +122,14 @@ func run(arg string, term, orders <-chan os.Signal) error {
 		return hog(n, term, disk)
 	case "fill":
 		return fill(int64(n) << 20)
+	case "echo":
+		return echo(n)
+	case "sink":
+		return sink(n, term)
+	case "send":
+		send(address, n, term)
 	default:
-		return fmt.Errorf("not one of first, touch=N, ramp=N, sleep, burn[=N], pulse=N, toggle, cache=N, exit=N, metrics=N, serve=N, spin=N, stream=N, files=N, fork=N, disk=N, fill=N")
+		return fmt.Errorf("not one of first, touch=N, ramp=N, sleep, burn[=N], pulse=N, toggle, cache=N, exit=N, metrics=N, serve=N, spin=N, stream=N, files=N, fork=N, disk=N, fill=N, echo=N, sink=N, send=N@ADDRESS")
 	}
 	return nil
 }

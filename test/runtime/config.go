@@ -25,17 +25,22 @@ disabled_plugins = ["io.containerd.tracing.processor.v1.otlp", "io.containerd.in
   plugin_config_path = "{{.PluginConfigDir}}"
   plugin_registration_timeout = "{{.Registration}}"
   plugin_request_timeout = "{{.Request}}"
-{{- if eq .Version "1.7"}}
-[plugins.'io.containerd.grpc.v1.cri']
-  sandbox_image = "{{.Image}}"
-  restrict_oom_score_adj = true
-{{- else}}
+{{- if ne .Version "1.7"}}
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = "native"
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = "{{.Image}}"
-[plugins.'io.containerd.cri.v1.runtime']
+{{- end}}
+[plugins.'{{.CRI}}']
   restrict_oom_score_adj = true
+{{- if eq .Version "1.7"}}
+  sandbox_image = "{{.Image}}"
+{{- end}}
+{{- if .CNI}}
+  netns_mounts_under_state_dir = true
+[plugins.'{{.CRI}}'.cni]
+  conf_dir = "{{.CNI}}"
+  {{if eq .Version "1.7"}}bin_dir = "{{.CNIPlugins}}"{{else}}bin_dirs = ["{{.CNIPlugins}}"]{{end}}
 {{- end}}
 [plugins.'{{.CRI}}'.containerd]
   default_runtime_name = "runc"
@@ -73,6 +78,7 @@ exec "%s" "$@"
 func (rt *Runtime) writeConfig() error {
 	values := struct {
 		Version, CRI, Dir, Socket, NRISocket, PluginDir, PluginConfigDir, Image, Runc, BrokenRunc string
+		CNI, CNIPlugins                                                                           string // "" without PodNetwork
 		Registration, Request                                                                     time.Duration
 		Systemd                                                                                   bool
 	}{
@@ -82,6 +88,12 @@ func (rt *Runtime) writeConfig() error {
 		Image: image, Runc: rt.tools.of("", "runc"), BrokenRunc: filepath.Join(rt.Dir, "broken-runc"),
 		Registration: rt.options.RegistrationTimeout, Request: rt.options.RequestTimeout,
 		Systemd: rt.options.Systemd,
+	}
+	if rt.options.PodNetwork {
+		values.CNI, values.CNIPlugins = cniDir(rt.Dir), rt.tools.of("cni", "")
+		if err := rt.makeNetwork(); err != nil {
+			return err
+		}
 	}
 	header := "version = 3"
 	if rt.options.Containerd == "1.7" {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-dev/sluice/test/host"
 	"github.com/sluice-dev/sluice/test/probe/sight"
+	"github.com/sluice-dev/sluice/test/probe/wire"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -72,7 +73,7 @@ func (p *Pod) Create(spec ContainerSpec) (*Container, error) {
 		Mounts:      append([]*cri.Mount{{HostPath: "/sys/fs/cgroup", ContainerPath: sight.Host, Readonly: true}}, spec.Mounts...),
 		Linux: &cri.LinuxContainerConfig{
 			Resources:       spec.Resources.linux(p.QoS, memory),
-			SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces()},
+			SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: p.spec.namespaces()},
 		},
 	}
 	if spec.Disk != "" {
@@ -285,6 +286,22 @@ func (c *Container) First() (sight.First, error) {
 		return json.Unmarshal([]byte(fields[3]), &first)
 	})
 	return first, err
+}
+
+// Counted returns what the container's probe has counted in wire.Counters: 0 before it has made the
+// file.
+func (c *Container) Counted() (uint64, error) {
+	pids, err := c.pod.rt.tree.PIDs(c.Cgroup)
+	if err != nil {
+		return 0, err
+	}
+	for _, pid := range pids {
+		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "root", wire.Counters))
+		if !host.Gone(err) {
+			return wire.Count(text), err
+		}
+	}
+	return 0, nil
 }
 
 // processes returns the cgroup of the container's processes, which is below its own if crun nests

@@ -26,6 +26,7 @@ type PodSpec struct {
 	Labels      map[string]string
 	Handler     string // runtime handler; "" for runc, Broken for one that fails if a container says so
 	Slices      bool   // the pod's cgroup is named as with the systemd driver
+	OwnNetwork  bool   // the pod has a network namespace of its own rather than the host's; needs Options.PodNetwork
 	Containers  []ContainerSpec
 }
 
@@ -35,6 +36,7 @@ type Pod struct {
 	UID    string
 	QoS    workload.QoS
 	Cgroup string // path below each controller's root
+	IP     string // on its own network; "" on the host's
 
 	rt         *Runtime
 	spec       PodSpec
@@ -65,6 +67,9 @@ func (rt *Runtime) RunPod(spec PodSpec) (*Pod, error) {
 	if spec.Namespace == "" {
 		spec.Namespace = "default"
 	}
+	if spec.OwnNetwork && !rt.options.PodNetwork {
+		return nil, fmt.Errorf("pod %s/%s has OwnNetwork, for which the runtime needs Options.PodNetwork", spec.Namespace, spec.Name)
+	}
 	pod := &Pod{UID: uuid(), QoS: qosOf(spec.Containers), rt: rt, spec: spec}
 	if err := pod.createCgroup(); err != nil {
 		return nil, err
@@ -86,7 +91,7 @@ func (rt *Runtime) RunPod(spec PodSpec) (*Pod, error) {
 		LogDirectory: filepath.Join(rt.Dir, "logs", pod.UID),
 		Linux: &cri.LinuxPodSandboxConfig{
 			CgroupParent:    parent,
-			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: namespaces()},
+			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: spec.namespaces()},
 			Resources:       sandboxResources(resources),
 			Overhead:        &cri.LinuxContainerResources{},
 		},
@@ -101,6 +106,13 @@ func (rt *Runtime) RunPod(spec PodSpec) (*Pod, error) {
 		return nil, fmt.Errorf("running pod %s/%s: %w", spec.Namespace, spec.Name, err)
 	}
 	pod.ID = sandbox.GetPodSandboxId()
+	if spec.OwnNetwork {
+		response, err := rt.cri.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: pod.ID})
+		if err != nil {
+			return nil, errors.Join(err, pod.Remove())
+		}
+		pod.IP = response.GetStatus().GetNetwork().GetIp()
+	}
 	return pod, nil
 }
 
@@ -128,9 +140,14 @@ func uuid() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// namespaces returns the kubelet's defaults with the host's network, which needs no CNI.
-func namespaces() *cri.NamespaceOption {
-	return &cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_CONTAINER}
+// namespaces returns the kubelet's defaults, except that the network is the host's, which needs no
+// CNI, unless the pod has one of its own.
+func (s PodSpec) namespaces() *cri.NamespaceOption {
+	option := &cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_CONTAINER}
+	if s.OwnNetwork {
+		option.Network = cri.NamespaceMode_POD
+	}
+	return option
 }
 
 func (p *Pod) labels() map[string]string {

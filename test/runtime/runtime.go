@@ -41,6 +41,10 @@ type Options struct {
 	// The NRI timeouts; 0 stands for 30 s each, so that a busy machine fails no test.
 	RegistrationTimeout, RequestTimeout time.Duration
 
+	// PodNetwork lets pods have network namespaces of their own: see PodSpec.OwnNetwork. The network
+	// is a bridge of this machine, on containerd alone.
+	PodNetwork bool
+
 	Config string // TOML that is appended to containerd's configuration
 }
 
@@ -98,6 +102,14 @@ func Unavailable(options Options) error {
 		}
 	} else {
 		needed = append(needed, tools.of(options.Containerd, "containerd"), tools.of(options.Containerd, "containerd-shim-runc-v2"), tools.of(options.Containerd, "ctr"))
+	}
+	if options.PodNetwork {
+		if err := networkUnavailable(options); err != nil {
+			return err
+		}
+		for _, plugin := range cniPlugins() {
+			needed = append(needed, tools.of("cni", plugin))
+		}
 	}
 	for _, path := range needed {
 		if _, err := os.Stat(path); err != nil {
@@ -212,7 +224,8 @@ func (rt *Runtime) Restart() error {
 			return err
 		}
 		for _, condition := range status.GetStatus().GetConditions() {
-			if condition.GetType() == cri.RuntimeReady && !condition.GetStatus() {
+			needed := condition.GetType() == cri.RuntimeReady || rt.options.PodNetwork && condition.GetType() == cri.NetworkReady
+			if needed && !condition.GetStatus() {
 				return fmt.Errorf("%s: %s", condition.GetReason(), condition.GetMessage())
 			}
 		}
@@ -220,7 +233,7 @@ func (rt *Runtime) Restart() error {
 	})
 }
 
-// Close ends every process and removes every cgroup, mount and file.
+// Close ends every process and removes every cgroup, mount, file and network interface.
 func (rt *Runtime) Close() error {
 	var errs []error
 	if rt.quiet != nil {
@@ -287,7 +300,8 @@ func (o Options) tools() (tools, error) {
 	return tools(filepath.Join(root, "bin", "tools")), err
 }
 
-// of returns the path of a tool; containerd's own are in a folder per version.
+// of returns the path of a tool; containerd's own are in a folder per version, and the CNI plugins
+// in "cni".
 func (t tools) of(version, name string) string { return filepath.Join(string(t), version, name) }
 
 // sluice returns the path of the plugin, which is built beside the tools.

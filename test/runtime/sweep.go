@@ -38,11 +38,14 @@ func sweep(hierarchies []host.Mount) error {
 	return errors.Join(errs...)
 }
 
-// clean ends the tree's processes and removes its cgroups, its folder and what is mounted there.
-// After a failure the folder stays for inspection.
+// clean ends the tree's processes and removes its cgroups, its network, its folder and what is
+// mounted there. After a failure the folder stays for inspection.
 func clean(t *host.Tree, dir string) error {
 	sockets := shimSockets(dir)
 	if err := errors.Join(t.Thaw(t.Name), t.KillAll(t.Name), t.Remove(t.Name), host.UnmountBelow(dir)); err != nil {
+		return err
+	}
+	if err := removeNetwork(dir); err != nil {
 		return err
 	}
 	for _, socket := range sockets {

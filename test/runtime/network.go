@@ -1,0 +1,233 @@
+package runtime
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/test/host"
+)
+
+// conflist configures the network of pods. The bridge is there before and has its address, because
+// the plugin, as a gateway, would switch on the forwarding of the whole machine.
+type conflist struct {
+	CNIVersion string       `json:"cniVersion"`
+	Name       string       `json:"name"` // that of the Runtime's folder
+	Plugins    [1]cniPlugin `json:"plugins"`
+}
+
+// cniPlugin configures the CNI plugin "bridge".
+type cniPlugin struct {
+	Type   string `json:"type"`
+	Bridge string `json:"bridge"`
+	IPAM   ipam   `json:"ipam"`
+}
+
+// ipam configures the CNI plugin "host-local".
+type ipam struct {
+	Type    string       `json:"type"`
+	DataDir string       `json:"dataDir"` // of the addresses in use
+	Ranges  [1][1]subnet `json:"ranges"`
+}
+
+type subnet struct {
+	Subnet  string `json:"subnet"`
+	Gateway string `json:"gateway"` // the bridge's address, which no pod gets
+}
+
+// cniPlugins lists the CNI plugins that containerd and the conflist name.
+func cniPlugins() []string { return []string{"bridge", "host-local", "loopback"} }
+
+// cniDir returns the folder of the conflist.
+func cniDir(dir string) string       { return filepath.Join(dir, "cni") }
+func conflistPath(dir string) string { return filepath.Join(cniDir(dir), "10-pods.conflist") }
+
+// cniResults is where CNI's library caches what its plugins answered; containerd has no setting for
+// it.
+const cniResults = "/var/lib/cni/results"
+
+// networkUnavailable says why pods can't have a network of their own here, or returns nil if they
+// can.
+func networkUnavailable(options Options) error {
+	if options.crio() {
+		return errors.New("pods have networks of their own on containerd alone")
+	}
+	links, err := newLinks()
+	if err != nil {
+		return err
+	}
+	defer links.close()
+	name := fmt.Sprintf("slnone%d", os.Getpid())
+	if err := errors.Join(links.addBridge(name), links.removeBridge(name)); err != nil {
+		return fmt.Errorf("pods can't have networks of their own here: %w", err)
+	}
+	return nil
+}
+
+// makeNetwork makes the bridge and writes the conflist. The kernel refuses a bridge whose name is
+// taken, so that no two Runtimes on this machine have the same network. RFC 2544 keeps 198.18.0.0/15
+// for tests of network devices; test/kube uses its first half.
+func (rt *Runtime) makeNetwork() error {
+	links, err := newLinks()
+	if err != nil {
+		return err
+	}
+	defer links.close()
+	for i := range 256 {
+		bridge, address := fmt.Sprintf("slpods%d", i), net.IPv4(198, 19, byte(i), 1)
+		if err := links.addBridge(bridge); errors.Is(err, unix.EEXIST) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		text, err := json.Marshal(conflist{CNIVersion: "1.0.0", Name: filepath.Base(rt.Dir), Plugins: [1]cniPlugin{{
+			Type: "bridge", Bridge: bridge,
+			IPAM: ipam{
+				Type: "host-local", DataDir: filepath.Join(cniDir(rt.Dir), "addresses"),
+				Ranges: [1][1]subnet{{{Subnet: fmt.Sprintf("198.19.%d.0/24", i), Gateway: address.String()}}},
+			},
+		}}})
+		if err != nil {
+			return err
+		}
+		return errors.Join(
+			os.Mkdir(cniDir(rt.Dir), 0o700), os.WriteFile(conflistPath(rt.Dir), text, 0o600), // what removeNetwork finds
+			links.configure(bridge, address),
+		)
+	}
+	return errors.New("256 networks of pods are on this machine, which is as many as there can be: see ip link for those whose names begin with slpods")
+}
+
+// removeNetwork removes the network of the Runtime in the folder, if it has one, after all that
+// held the pods' network namespaces is gone. The kernel removes a namespace with its interfaces
+// some time later.
+func removeNetwork(dir string) error {
+	text, err := os.ReadFile(conflistPath(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var network conflist
+	if err == nil {
+		err = json.Unmarshal(text, &network)
+	}
+	if err != nil {
+		return err
+	}
+	links, err := newLinks()
+	if err != nil {
+		return err
+	}
+	defer links.close()
+	bridge := network.Plugins[0].Bridge
+	err = host.Poll("the pods' interfaces on "+bridge+" to go", func() error {
+		ports, err := os.ReadDir(filepath.Join("/sys/class/net", bridge, "brif"))
+		if err == nil && len(ports) > 0 {
+			return fmt.Errorf("still there: %v", ports)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := links.removeBridge(bridge); err != nil && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.ENXIO) {
+		return err
+	}
+	return removeResults(network.Name)
+}
+
+// removeResults removes what CNI's library has cached of the pods that were on the network, also of
+// their loopback. The names of the files are NETWORK-SANDBOX-INTERFACE.
+func removeResults(network string) error {
+	var errs []error
+	own, _ := filepath.Glob(filepath.Join(cniResults, network+"-*-eth0"))
+	for _, path := range own {
+		sandbox := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), network+"-"), "-eth0")
+		results, _ := filepath.Glob(filepath.Join(cniResults, "*-"+sandbox+"-*"))
+		for _, path := range results {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// links is the socket through which network interfaces are configured, see netdevice(7).
+type links int
+
+func newLinks() (links, error) {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	return links(socket), err
+}
+
+func (l links) close() { _ = unix.Close(int(l)) }
+
+func (l links) addBridge(name string) error {
+	return l.ofName(unix.SIOCBRADDBR, "adding", name)
+}
+
+// removeBridge removes a bridge, which the kernel refuses while it is up.
+func (l links) removeBridge(name string) error {
+	request, err := unix.NewIfreq(name)
+	if err == nil {
+		err = unix.IoctlIfreq(int(l), unix.SIOCSIFFLAGS, request)
+	}
+	if err != nil {
+		return fmt.Errorf("taking the bridge %s down: %w", name, err)
+	}
+	return l.ofName(unix.SIOCBRDELBR, "removing", name)
+}
+
+func (l links) ofName(request uintptr, doing, name string) error {
+	text, err := unix.BytePtrFromString(name)
+	if err != nil {
+		return err
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(l), request, uintptr(unsafe.Pointer(text))); errno != 0 {
+		return fmt.Errorf("%s the bridge %s: %w", doing, name, errno)
+	}
+	return nil
+}
+
+// configure gives a bridge its address, of a /24, and takes it up. The bridge gets a hardware
+// address of its own: the kernel gives other bridges that of one of their ports, which changes as
+// pods come and go, and connections then stand still until the pods look it up again.
+func (l links) configure(name string, address net.IP) error {
+	hardware := append([]byte{0x02, 0}, address.To4()...) // 02 marks addresses that nobody else assigns
+	for _, step := range []struct {
+		request uint
+		set     func(*unix.Ifreq) error
+	}{
+		{unix.SIOCSIFHWADDR, func(r *unix.Ifreq) error { return setHardware(r, hardware) }},
+		{unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(address.To4()) }},
+		{unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr(net.CIDRMask(24, 32)) }},
+		{unix.SIOCSIFFLAGS, func(r *unix.Ifreq) error { r.SetUint16(unix.IFF_UP); return nil }},
+	} {
+		request, err := unix.NewIfreq(name)
+		if err == nil {
+			err = step.set(request)
+		}
+		if err == nil {
+			err = unix.IoctlIfreq(int(l), step.request, request)
+		}
+		if err != nil {
+			return fmt.Errorf("giving the bridge %s the address %s: %w", name, address, err)
+		}
+	}
+	return nil
+}
+
+// setHardware sets the request's sockaddr, for which package unix has no function.
+func setHardware(r *unix.Ifreq, address []byte) error {
+	r.SetUint16(unix.ARPHRD_ETHER)
+	copy((*[unsafe.Sizeof(*r)]byte)(unsafe.Pointer(r))[unix.IFNAMSIZ+2:], address)
+	return nil
+}
