@@ -26,7 +26,7 @@ type Budget struct {
 
 // BudgetDivider divides budgets. It reuses its slices for each.
 type BudgetDivider struct {
-	claims []control.Share
+	claims []control.Share[workload.MilliCPU]
 	pods   []string // UIDs of the pods, whose claims are the last ones
 	parts  []workload.MilliCPU
 	inside insideDivider
@@ -74,11 +74,11 @@ func (d *BudgetDivider) claim(v *NodeView, b *Budget) {
 	d.claims, d.pods = d.claims[:0], d.pods[:0]
 	dirs := v.BatchCgroups.Dirs
 	for range dirs {
-		d.claims = append(d.claims, control.Share{})
+		d.claims = append(d.claims, control.Share[workload.MilliCPU]{})
 	}
 	for i := range v.HostApplications {
 		a := &v.HostApplications[i]
-		d.claims = append(d.claims, control.Share{Weight: a.Weight(), Demand: 2 * a.CPU.Usage})
+		d.claims = append(d.claims, control.Share[workload.MilliCPU]{Weight: a.Weight(), Demand: 2 * a.CPU.Usage})
 	}
 	pod := -1
 	for i := range v.Containers {
@@ -93,13 +93,13 @@ func (d *BudgetDivider) claim(v *NodeView, b *Budget) {
 			}
 			if c.Pod != pod { // the containers of a pod follow each other
 				pod = c.Pod
-				d.pods, d.claims = append(d.pods, v.Pods[pod].UID), append(d.claims, control.Share{})
+				d.pods, d.claims = append(d.pods, v.Pods[pod].UID), append(d.claims, control.Share[workload.MilliCPU]{})
 			}
 			at = len(d.claims) - 1
 		}
 		s := &d.claims[at]
 		if i == v.Pods[c.Pod].First {
-			s.Weight += d.inside.weight(v, c.Pod)
+			s.Weight += d.inside.weights.Of(&v.View, &v.Pods[c.Pod])
 		}
 		s.Demand += 2 * c.CPU.Usage
 	}

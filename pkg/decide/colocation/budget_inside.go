@@ -2,7 +2,6 @@ package colocation
 
 import (
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
@@ -39,20 +38,14 @@ const (
 // quota only while it could use more than its part by weight, and the others share what it
 // leaves.
 type insideDivider struct {
-	uses      map[string]meanUse // of pods, by UID
-	budgets   map[string]meanUse // of batch cgroups, by path
-	ungranted map[tenant]int     // pods without a grant
-	now       time.Time
+	uses    map[string]meanUse // of pods, by UID
+	budgets map[string]meanUse // of batch cgroups, by path
+	weights control.BatchWeights
+	now     time.Time
 
 	pods   []int // index in View.Pods
-	claims []control.Share
+	claims []control.Share[workload.MilliCPU]
 	parts  []workload.MilliCPU
-}
-
-// tenant is a namespace's batch work of one tier.
-type tenant struct {
-	namespace string
-	tier      workload.Tier
 }
 
 // meanUse is the mean of what a pod uses, or of a budget, over useTime.
@@ -63,22 +56,19 @@ type meanUse struct {
 	seen time.Time // when the pod was there last
 }
 
-// begin enters the usage of the batch pods, and counts those without a grant by tenant.
+// begin enters the usage of the batch pods.
 func (d *insideDivider) begin(v *NodeView, now time.Time) {
 	if d.uses == nil {
-		d.uses, d.budgets, d.ungranted = map[string]meanUse{}, map[string]meanUse{}, map[tenant]int{}
+		d.uses, d.budgets = map[string]meanUse{}, map[string]meanUse{}
 	}
-	clear(d.ungranted)
+	d.weights.Count(&v.View)
 	d.now = now
 	for i := range v.Pods {
 		p := &v.Pods[i]
 		if p.Class != workload.BE {
 			continue
 		}
-		grant, usage, at := grantAndUse(v, p)
-		if grant == 0 {
-			d.ungranted[tenantOf(p)]++
-		}
+		usage, at := batchUse(v, p)
 		mean := d.uses[p.UID]
 		mean.enter(usage, at, now)
 		d.uses[p.UID] = mean
@@ -97,32 +87,17 @@ func (u *meanUse) enter(cpu workload.MilliCPU, at, now time.Time) {
 	u.last, u.at, u.seen = float64(cpu), at, now
 }
 
-func tenantOf(p *control.Pod) tenant {
-	namespace, _, _ := strings.Cut(p.Ref, "/")
-	return tenant{namespace, p.Tier}
-}
-
-// grantAndUse returns the grant and the usage of a pod's batch containers, and when that was measured.
-func grantAndUse(v *NodeView, p *control.Pod) (grant, usage workload.MilliCPU, at time.Time) {
+// batchUse returns the usage of a pod's batch containers, and when it was measured.
+func batchUse(v *NodeView, p *control.Pod) (usage workload.MilliCPU, at time.Time) {
 	for i := p.First; i < p.First+p.Count; i++ {
 		if c := &v.Containers[i]; c.Class == workload.BE {
-			grant, usage = grant+c.Request, usage+c.CPU.Usage
+			usage += c.CPU.Usage
 			if c.CPU.At.After(at) {
 				at = c.CPU.At
 			}
 		}
 	}
-	return grant, usage, at
-}
-
-// weight returns the weight of a pod among batch work.
-func (d *insideDivider) weight(v *NodeView, pod int) int64 {
-	p := &v.Pods[pod]
-	grant, _, _ := grantAndUse(v, p)
-	if grant > 0 {
-		return p.Tier.Weight(grant, 0)
-	}
-	return p.Tier.Weight(0, d.ungranted[tenantOf(p)])
+	return usage, at
 }
 
 // demand returns how much a pod may use in the next step; bound is whether it has a quota.
@@ -147,13 +122,13 @@ func (d *insideDivider) divide(v *NodeView, b *Budget, dir string, amount worklo
 		if p.Class != workload.BE || v.Members[p.First].Above != dir || v.Members[p.First].SharedPodCgroup || !mayClaim(v, b, i) {
 			continue
 		}
-		weight := d.weight(v, i)
+		weight := d.weights.Of(&v.View, p)
 		equal = equal && (len(d.claims) == 0 || weight == d.claims[0].Weight)
 		_, bound := have.Parts[p.UID]
 		mean := d.uses[p.UID]
 		use += workload.MilliCPU(mean.cpu)
 		demand := mean.demand(bound)
-		d.pods, d.claims = append(d.pods, i), append(d.claims, control.Share{Weight: weight, Demand: demand, Floor: LeastQuota})
+		d.pods, d.claims = append(d.pods, i), append(d.claims, control.Share[workload.MilliCPU]{Weight: weight, Demand: demand, Floor: LeastQuota})
 	}
 	if equal {
 		return

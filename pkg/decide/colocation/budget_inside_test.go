@@ -213,14 +213,14 @@ func TestPodsOfACgroupStarveNobody(t *testing.T) {
 		got := spin(&d, &v, budget, 60, wants)
 		weights, used, wanted := int64(0), workload.MilliCPU(0), workload.MilliCPU(0)
 		for i := range v.Pods {
-			weights += d.inside.weight(&v, i)
+			weights += d.inside.weights.Of(&v.View, &v.Pods[i])
 			used, wanted = used+got[v.Pods[i].UID], wanted+wants[v.Pods[i].UID]
 		}
 		for i := range v.Pods {
 			uid := v.Pods[i].UID
-			part := workload.MilliCPU(budget * d.inside.weight(&v, i) / weights)
+			part := workload.MilliCPU(budget * d.inside.weights.Of(&v.View, &v.Pods[i]) / weights)
 			if least := min(part, wants[uid]); got[uid] < least*9/10-30 {
-				t.Fatalf("%s of weight %d of %d uses %d, and is due %d: %v", uid, d.inside.weight(&v, i), weights, got[uid], least, got)
+				t.Fatalf("%s of weight %d of %d uses %d, and is due %d: %v", uid, d.inside.weights.Of(&v.View, &v.Pods[i]), weights, got[uid], least, got)
 			}
 		}
 		if could := min(budget, wanted); used < could*8/10 {

@@ -14,21 +14,21 @@ func TestSplit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		budget workload.MilliCPU
-		claims []Share
+		claims []Share[workload.MilliCPU]
 		want   string
 	}{
 		"nobody":             {1000, nil, "[]"},
-		"by weight":          {3000, []Share{{1, 9000, 0}, {2, 9000, 0}}, "[1 2]"},
-		"no weight":          {3000, []Share{{0, 9000, 0}, {2, 9000, 0}}, "[1 2]"},
-		"one needs less":     {3000, []Share{{1, 500, 0}, {1, 9000, 0}}, "[0.5 2.5]"},
-		"enough for all":     {9000, []Share{{1, 500, 0}, {1, 2000, 0}}, "[0.5 2]"},
-		"a floor":            {3000, []Share{{1, 9000, 2000}, {9, 9000, 0}}, "[2 1]"},
-		"a floor over need":  {3000, []Share{{1, 100, 200}, {1, 9000, 0}}, "[0.2 2.8]"},
-		"floors alone":       {100, []Share{{1, 9000, 200}, {1, 0, 200}}, "[0.2 0.2]"},
-		"nothing":            {0, []Share{{1, 9000, 0}, {1, 9000, 0}}, "[0 0]"},
-		"what can't be cut":  {1000, []Share{{1, 9000, 0}, {1, 9000, 0}, {1, 9000, 0}}, "[0.334 0.333 0.333]"},
-		"beyond any weight":  {3000, []Share{{math.MaxInt64, 9000, 0}, {1 << 30, 9000, 0}}, "[1.504 1.496]"},
-		"the largest weight": {1 << 20, []Share{{1 << 20, 1 << 24, 0}, {1, 1 << 24, 0}}, "[1048.576 0]"},
+		"by weight":          {3000, []Share[workload.MilliCPU]{{1, 9000, 0}, {2, 9000, 0}}, "[1 2]"},
+		"no weight":          {3000, []Share[workload.MilliCPU]{{0, 9000, 0}, {2, 9000, 0}}, "[1 2]"},
+		"one needs less":     {3000, []Share[workload.MilliCPU]{{1, 500, 0}, {1, 9000, 0}}, "[0.5 2.5]"},
+		"enough for all":     {9000, []Share[workload.MilliCPU]{{1, 500, 0}, {1, 2000, 0}}, "[0.5 2]"},
+		"a floor":            {3000, []Share[workload.MilliCPU]{{1, 9000, 2000}, {9, 9000, 0}}, "[2 1]"},
+		"a floor over need":  {3000, []Share[workload.MilliCPU]{{1, 100, 200}, {1, 9000, 0}}, "[0.2 2.8]"},
+		"floors alone":       {100, []Share[workload.MilliCPU]{{1, 9000, 200}, {1, 0, 200}}, "[0.2 0.2]"},
+		"nothing":            {0, []Share[workload.MilliCPU]{{1, 9000, 0}, {1, 9000, 0}}, "[0 0]"},
+		"what can't be cut":  {1000, []Share[workload.MilliCPU]{{1, 9000, 0}, {1, 9000, 0}, {1, 9000, 0}}, "[0.334 0.333 0.333]"},
+		"beyond any weight":  {3000, []Share[workload.MilliCPU]{{math.MaxInt64, 9000, 0}, {1 << 30, 9000, 0}}, "[1.504 1.496]"},
+		"the largest weight": {1 << 20, []Share[workload.MilliCPU]{{1 << 20, 1 << 24, 0}, {1, 1 << 24, 0}}, "[1048.576 0]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,8 +41,8 @@ func TestSplit(t *testing.T) {
 
 func TestSplitProperties(t *testing.T) {
 	t.Parallel()
-	claim := rapid.Custom(func(t *rapid.T) Share {
-		return Share{rapid.Int64Range(0, math.MaxInt64).Draw(t, "weight"), workload.MilliCPU(rapid.Int64Range(0, 1<<24).Draw(t, "demand")), workload.MilliCPU(rapid.Int64Range(0, 1000).Draw(t, "floor"))}
+	claim := rapid.Custom(func(t *rapid.T) Share[workload.MilliCPU] {
+		return Share[workload.MilliCPU]{rapid.Int64Range(0, math.MaxInt64).Draw(t, "weight"), workload.MilliCPU(rapid.Int64Range(0, 1<<24).Draw(t, "demand")), workload.MilliCPU(rapid.Int64Range(0, 1000).Draw(t, "floor"))}
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		claims := rapid.SliceOfN(claim, 0, 20).Draw(t, "claims")
@@ -67,9 +67,9 @@ func TestSplitProperties(t *testing.T) {
 }
 
 func BenchmarkSplit(b *testing.B) {
-	claims := make([]Share, 200)
+	claims := make([]Share[workload.MilliCPU], 200)
 	for i := range claims {
-		claims[i] = Share{int64(1 + i%7), workload.MilliCPU(100 * i), 10}
+		claims[i] = Share[workload.MilliCPU]{int64(1 + i%7), workload.MilliCPU(100 * i), 10}
 	}
 	into := make([]workload.MilliCPU, 0, len(claims))
 	b.ReportAllocs()
