@@ -28,6 +28,7 @@ func requirements() map[string]string {
 		"github.com/opencontainers/runtime-spec":    "the configuration that runc wrote of a container",
 		"github.com/pelletier/go-toml/v2":           "sluice doctor: containerd's and CRI-O's configuration",
 		"github.com/prometheus/client_golang":       "the metrics endpoint",
+		"github.com/vishvananda/netlink":            "the qdiscs that limit what pods send",
 		"github.com/sirupsen/logrus":                "the log, which the NRI module writes to as well",
 		"github.com/spf13/cobra":                    "the commands",
 		"github.com/spf13/pflag":                    "the commands' flags in shell completion",

@@ -9,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"unsafe"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-dev/sluice/test/host"
@@ -60,13 +60,8 @@ func networkUnavailable(options Options) error {
 	if options.crio() {
 		return errors.New("pods have networks of their own on containerd alone")
 	}
-	links, err := newLinks()
-	if err != nil {
-		return err
-	}
-	defer links.close()
 	name := fmt.Sprintf("slnone%d", os.Getpid())
-	if err := errors.Join(links.addBridge(name), links.removeBridge(name)); err != nil {
+	if err := errors.Join(addBridge(name, net.IPv4(198, 19, 255, 254)), removeBridge(name)); err != nil {
 		return fmt.Errorf("pods can't have networks of their own here: %w", err)
 	}
 	return nil
@@ -76,14 +71,9 @@ func networkUnavailable(options Options) error {
 // taken, so that no two Runtimes on this machine have the same network. RFC 2544 keeps 198.18.0.0/15
 // for tests of network devices; test/kube uses its first half.
 func (rt *Runtime) makeNetwork() error {
-	links, err := newLinks()
-	if err != nil {
-		return err
-	}
-	defer links.close()
 	for i := range 256 {
 		bridge, address := fmt.Sprintf("slpods%d", i), net.IPv4(198, 19, byte(i), 1)
-		if err := links.addBridge(bridge); errors.Is(err, unix.EEXIST) {
+		if err := addBridge(bridge, address); errors.Is(err, unix.EEXIST) {
 			continue
 		} else if err != nil {
 			return err
@@ -100,7 +90,6 @@ func (rt *Runtime) makeNetwork() error {
 		}
 		return errors.Join(
 			os.Mkdir(cniDir(rt.Dir), 0o700), os.WriteFile(conflistPath(rt.Dir), text, 0o600), // what removeNetwork finds
-			links.configure(bridge, address),
 		)
 	}
 	return errors.New("256 networks of pods are on this machine, which is as many as there can be: see ip link for those whose names begin with slpods")
@@ -121,11 +110,6 @@ func removeNetwork(dir string) error {
 	if err != nil {
 		return err
 	}
-	links, err := newLinks()
-	if err != nil {
-		return err
-	}
-	defer links.close()
 	bridge := network.Plugins[0].Bridge
 	err = host.Poll("the pods' interfaces on "+bridge+" to go", func() error {
 		ports, err := os.ReadDir(filepath.Join("/sys/class/net", bridge, "brif"))
@@ -137,7 +121,8 @@ func removeNetwork(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := links.removeBridge(bridge); err != nil && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.ENXIO) {
+	var gone netlink.LinkNotFoundError
+	if err := removeBridge(bridge); err != nil && !errors.As(err, &gone) {
 		return err
 	}
 	return removeResults(network.Name)
@@ -160,74 +145,29 @@ func removeResults(network string) error {
 	return errors.Join(errs...)
 }
 
-// links is the socket through which network interfaces are configured, see netdevice(7).
-type links int
-
-func newLinks() (links, error) {
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	return links(socket), err
-}
-
-func (l links) close() { _ = unix.Close(int(l)) }
-
-func (l links) addBridge(name string) error {
-	return l.ofName(unix.SIOCBRADDBR, "adding", name)
-}
-
-// removeBridge removes a bridge, which the kernel refuses while it is up.
-func (l links) removeBridge(name string) error {
-	request, err := unix.NewIfreq(name)
-	if err == nil {
-		err = unix.IoctlIfreq(int(l), unix.SIOCSIFFLAGS, request)
-	}
-	if err != nil {
-		return fmt.Errorf("taking the bridge %s down: %w", name, err)
-	}
-	return l.ofName(unix.SIOCBRDELBR, "removing", name)
-}
-
-func (l links) ofName(request uintptr, doing, name string) error {
-	text, err := unix.BytePtrFromString(name)
-	if err != nil {
-		return err
-	}
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(l), request, uintptr(unsafe.Pointer(text))); errno != 0 {
-		return fmt.Errorf("%s the bridge %s: %w", doing, name, errno)
-	}
-	return nil
-}
-
-// configure gives a bridge its address, of a /24, and takes it up. The bridge gets a hardware
-// address of its own: the kernel gives other bridges that of one of their ports, which changes as
-// pods come and go, and connections then stand still until the pods look it up again.
-func (l links) configure(name string, address net.IP) error {
+// addBridge makes a bridge with an address of a /24. The bridge gets a hardware address of its own: the kernel
+// gives other bridges that of one of their ports, which changes as pods come and go, and connections then
+// stand still until the pods look it up again.
+func addBridge(name string, address net.IP) error {
 	hardware := append([]byte{0x02, 0}, address.To4()...) // 02 marks addresses that nobody else assigns
-	for _, step := range []struct {
-		request uint
-		set     func(*unix.Ifreq) error
-	}{
-		{unix.SIOCSIFHWADDR, func(r *unix.Ifreq) error { return setHardware(r, hardware) }},
-		{unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(address.To4()) }},
-		{unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr(net.CIDRMask(24, 32)) }},
-		{unix.SIOCSIFFLAGS, func(r *unix.Ifreq) error { r.SetUint16(unix.IFF_UP); return nil }},
-	} {
-		request, err := unix.NewIfreq(name)
-		if err == nil {
-			err = step.set(request)
-		}
-		if err == nil {
-			err = unix.IoctlIfreq(int(l), step.request, request)
-		}
-		if err != nil {
-			return fmt.Errorf("giving the bridge %s the address %s: %w", name, address, err)
-		}
+	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name, HardwareAddr: hardware}}
+	if err := netlink.LinkAdd(bridge); err != nil {
+		return fmt.Errorf("adding the bridge %s: %w", name, err)
+	}
+	err := netlink.AddrAdd(bridge, &netlink.Addr{IPNet: &net.IPNet{IP: address, Mask: net.CIDRMask(24, 32)}})
+	if err := errors.Join(err, netlink.LinkSetUp(bridge)); err != nil {
+		return fmt.Errorf("giving the bridge %s the address %s: %w", name, address, err)
 	}
 	return nil
 }
 
-// setHardware sets the request's sockaddr, for which package unix has no function.
-func setHardware(r *unix.Ifreq, address []byte) error {
-	r.SetUint16(unix.ARPHRD_ETHER)
-	copy((*[unsafe.Sizeof(*r)]byte)(unsafe.Pointer(r))[unix.IFNAMSIZ+2:], address)
+func removeBridge(name string) error {
+	bridge, err := netlink.LinkByName(name)
+	if err == nil {
+		err = netlink.LinkDel(bridge)
+	}
+	if err != nil {
+		return fmt.Errorf("removing the bridge %s: %w", name, err)
+	}
 	return nil
 }

@@ -1,0 +1,281 @@
+package network
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// sandbox is a network namespace with a process in it, as a pod's is.
+type sandbox struct{ pid int }
+
+// inside calls a function on a thread in the namespace.
+func (s sandbox) inside(t *testing.T, do func() error) {
+	t.Helper()
+	namespace, err := os.Open("/proc/" + strconv.Itoa(s.pid) + "/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer namespace.Close()
+	if err := within(namespace, do); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newSandbox makes a namespace, and a process in it that lives as long as the test.
+func newSandbox(t *testing.T) sandbox {
+	t.Helper()
+	pids := make(chan int)
+	go func() {
+		runtime.LockOSThread() // for ever: the thread ends with the goroutine
+		process := exec.Command("sleep", "600")
+		if unix.Unshare(unix.CLONE_NEWNET) != nil || process.Start() != nil {
+			close(pids)
+			return
+		}
+		pids <- process.Process.Pid
+		process.Wait() //nolint:errcheck // it is killed
+	}()
+	pid, ok := <-pids
+	if !ok {
+		t.Skip("network namespaces can't be made here")
+	}
+	t.Cleanup(func() { unix.Kill(pid, unix.SIGKILL) })
+	return sandbox{pid}
+}
+
+// connect connects two namespaces by a pair of devices with these addresses.
+func connect(t *testing.T, a, b sandbox, nameA, nameB, addressA, addressB string) {
+	t.Helper()
+	up := func(name, address string) error {
+		device, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		addr, err := netlink.ParseAddr(address)
+		if err != nil {
+			return err
+		}
+		return errors.Join(netlink.AddrAdd(device, addr), netlink.LinkSetUp(device))
+	}
+	a.inside(t, func() error {
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer h.Close()
+		return h.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: nameA}, PeerName: nameB, PeerNamespace: netlink.NsPid(b.pid)})
+	})
+	a.inside(t, func() error { return up(nameA, addressA) })
+	b.inside(t, func() error { return up(nameB, addressB) })
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+}
+
+// TestLimit limits real traffic between two network namespaces, changes the limit, and ends it.
+func TestLimit(t *testing.T) {
+	needRoot(t)
+	host, err := Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, to := newSandbox(t), newSandbox(t)
+	connect(t, from, to, "eth0", "eth0", "192.0.2.1/24", "192.0.2.2/24")
+	received := receive(t, to, "192.0.2.2:5000")
+	from.inside(t, func() error { return send("192.0.2.2:5000") })
+
+	p, err := host.Pod(from.pid, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	rate := func() float64 {
+		time.Sleep(200 * time.Millisecond)
+		was, at := received.Load(), time.Now()
+		time.Sleep(time.Second)
+		return float64(received.Load()-was) * 8 / time.Since(at).Seconds()
+	}
+	for _, limit := range []int64{400e6, 20e6, 100e6} {
+		if err := p.Limit(limit); err != nil {
+			t.Fatal(err)
+		}
+		sentBefore, err := p.Sent()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := rate()
+		sent, err := p.Sent()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("limit %d Mbit/s: %.1f arrived, %.1f sent", limit/1e6, got/1e6, float64(sent-sentBefore)*8/1.2/1e6)
+		if got > 1.1*float64(limit) || got < 0.5*float64(limit) {
+			t.Errorf("with a limit of %d bit/s, %.0f arrive", limit, got)
+		}
+	}
+	if limited, err := p.IsLimited(); err != nil || !limited {
+		t.Errorf("limited: %t, %v", limited, err)
+	}
+	if err := p.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if got := rate(); got < 300e6 {
+		t.Errorf("without a limit, %.0f bit/s arrive", got)
+	}
+}
+
+// TestReleaseAll ends limits that an earlier process has set, and no qdisc of somebody else.
+func TestReleaseAll(t *testing.T) {
+	needRoot(t)
+	host, err := Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := newSandbox(t), newSandbox(t)
+	connect(t, a, b, "eth0", "eth0", "192.0.2.1/24", "192.0.2.2/24")
+	connect(t, a, b, "net1", "net1", "192.0.3.1/24", "192.0.3.2/24")
+	b.inside(t, func() error {
+		device, err := netlink.LinkByName("net1")
+		if err != nil {
+			return err
+		}
+		return netlink.QdiscAdd(&netlink.Tbf{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}, Rate: 1e6, Buffer: 1e6, Limit: 1e6})
+	})
+	for at, s := range []sandbox{a, b} {
+		p, err := host.Pod(s.pid, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.Limit(1e6)
+		if at == 0 && err != nil {
+			t.Error(err)
+		}
+		if at == 1 && (err == nil || !strings.Contains(err.Error(), "device net1 has a qdisc (tbf) that somebody else has set")) {
+			t.Errorf("got %v", err)
+		}
+		p.Close()
+	}
+	if n, err := host.Release(nil, true); err != nil || n != 2 {
+		t.Errorf("%d limited, %v", n, err)
+	}
+	kept, err := host.Pod(a.pid, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	if n, err := host.Release([]ID{kept.ID()}, true); err != nil || n != 1 {
+		t.Errorf("%d limited beside the one to keep, %v", n, err)
+	}
+	if n, err := host.Release(nil, false); err != nil || n != 2 {
+		t.Errorf("%d limited, %v", n, err)
+	}
+	if n, err := host.Release(nil, false); err != nil || n != 0 {
+		t.Errorf("%d still limited, %v", n, err)
+	}
+	b.inside(t, func() error {
+		all, err := netlink.QdiscList(nil)
+		if err != nil {
+			return err
+		}
+		for _, q := range all {
+			if q.Attrs().Handle == netlink.MakeHandle(1, 0) {
+				return nil
+			}
+		}
+		t.Errorf("the qdisc of somebody else is gone: %v", all)
+		return nil
+	})
+}
+
+// TestPodErrors opens what is no pod's network.
+func TestPodErrors(t *testing.T) {
+	needRoot(t)
+	host, err := Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := host.Pod(os.Getpid(), ""); !errors.Is(err, ErrHostNetwork) {
+		t.Errorf("the host's own network: %v", err)
+	}
+	if p, err := host.Pod(0, "/proc/"+strconv.Itoa(newSandbox(t).pid)+"/ns/net"); err != nil {
+		t.Error(err)
+	} else {
+		p.Close()
+	}
+	if _, err := host.Pod(0, "/etc/hostname"); err == nil || !strings.Contains(err.Error(), "no network namespace") {
+		t.Errorf("a file: %v", err)
+	}
+	if _, err := host.Pod(0, ""); err == nil || !strings.Contains(err.Error(), "names neither") {
+		t.Errorf("nothing: %v", err)
+	}
+	if _, err := host.Pod(1<<30, ""); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no such process: %v", err)
+	}
+}
+
+// receive counts the bytes that arrive at an address in a namespace.
+func receive(t *testing.T, at sandbox, address string) *atomic.Int64 {
+	t.Helper()
+	var l net.Listener
+	at.inside(t, func() (err error) {
+		l, err = net.Listen("tcp", address)
+		return err
+	})
+	t.Cleanup(func() { l.Close() })
+	var received atomic.Int64
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go io.Copy(counter{&received}, c) //nolint:errcheck // until the test ends
+		}
+	}()
+	return &received
+}
+
+// send sends without end from the namespace of the thread.
+func send(address string) error {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	go io.Copy(c, zeros{}) //nolint:errcheck // until the test ends
+	return nil
+}
+
+type counter struct{ bytes *atomic.Int64 }
+
+func (c counter) Write(b []byte) (int, error) {
+	c.bytes.Add(int64(len(b)))
+	return len(b), nil
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { return len(b), nil }
+
+// TestProbe finds that the kernel of these tests has what limits need.
+func TestProbe(t *testing.T) {
+	needRoot(t)
+	if err := Probe(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,36 @@
+package network
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// ID tells network namespaces apart: device and inode of their file (namespaces(7)).
+type ID struct{ device, inode uint64 }
+
+func idOf(namespace *os.File) (ID, error) {
+	var s unix.Stat_t
+	if err := unix.Fstat(int(namespace.Fd()), &s); err != nil {
+		return ID{}, err
+	}
+	return ID{s.Dev, s.Ino}, nil
+}
+
+// within calls a function in a network namespace. What the function opens stays in that namespace: sockets,
+// and files of /proc/thread-self/net.
+func within(namespace *os.File, do func() error) error {
+	done := make(chan error)
+	go func() {
+		// The thread ends with this goroutine, since it stays locked, so nothing else ever runs in the namespace.
+		runtime.LockOSThread()
+		if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+			done <- fmt.Errorf("entering the pod's network namespace, which needs CAP_SYS_ADMIN: %w", err)
+			return
+		}
+		done <- do()
+	}()
+	return <-done
+}

@@ -1,0 +1,146 @@
+// Package network reads what a node's network devices send, and limits what pods send.
+//
+// The limit is a token bucket filter (tc-tbf) as the root qdisc of each device in a pod's network
+// namespace. It delays the pod's packets where they are sent, so that TCP slows down without losing any,
+// with every CNI plugin, and on both versions of cgroups. The host's own devices are never changed.
+package network
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrHostNetwork says that a pod is on the host's network.
+var ErrHostNetwork = errors.New("the pod is on the host's network")
+
+// Host is a node's network. Its methods may be called concurrently.
+type Host struct {
+	root    string
+	process string // folder of a process on the host's network
+	own     ID
+}
+
+// Open opens the network of the host whose root directory is given. With "/", it is that of this process,
+// otherwise that of the host's process 1.
+func Open(root string) (*Host, error) {
+	h := &Host{root: root, process: "proc/1/"}
+	if root == "/" {
+		h.process = "proc/self/"
+	}
+	file, err := os.Open(h.path(h.process + "ns/net"))
+	if err != nil {
+		return nil, fmt.Errorf("finding the host's network: %w", err)
+	}
+	defer file.Close() //nolint:errcheck // nothing was written
+	if h.own, err = idOf(file); err != nil {
+		return nil, fmt.Errorf("finding the host's network: %w", err)
+	}
+	return h, nil
+}
+
+func (h *Host) path(name string) string { return filepath.Join(h.root, name) }
+
+// Uplinks returns the devices of the default routes, sorted; none without a default route.
+func (h *Host) Uplinks() ([]string, error) {
+	var all []string
+	for name, parse := range map[string]func(io.Reader) ([]string, error){"net/route": parseRoutes, "net/ipv6_route": parseRoutes6} {
+		text, err := os.ReadFile(h.path(h.process + name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // a kernel without that version of IP
+		}
+		if err != nil {
+			return nil, err
+		}
+		devices, err := parse(bytes.NewReader(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		all = append(all, devices...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// Flags of routes, from include/uapi/linux/route.h.
+const (
+	routeUp     = 0x1
+	routeReject = 0x200
+)
+
+// parseRoutes reads /proc/net/route: after a line of titles, a line for each route with the device, the
+// destination, the gateway, the flags, three counters, the mask and more, in hexadecimal.
+func parseRoutes(from io.Reader) (devices []string, err error) {
+	lines := bufio.NewScanner(from)
+	lines.Scan()
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) < 8 {
+			return nil, fmt.Errorf("a line of %d fields: %.80q", len(f), lines.Text())
+		}
+		flags, err := strconv.ParseUint(f[3], 16, 32)
+		if err != nil {
+			return nil, err
+		}
+		if f[1] == "00000000" && f[7] == "00000000" && flags&(routeUp|routeReject) == routeUp {
+			devices = append(devices, f[0])
+		}
+	}
+	return devices, lines.Err()
+}
+
+// parseRoutes6 reads /proc/net/ipv6_route: a line for each route with the destination, its prefix's
+// length, the source, its prefix's length, the next hop, the metric, two counters, the flags and the device.
+func parseRoutes6(from io.Reader) (devices []string, err error) {
+	lines := bufio.NewScanner(from)
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) < 10 {
+			return nil, fmt.Errorf("a line of %d fields: %.80q", len(f), lines.Text())
+		}
+		flags, err := strconv.ParseUint(f[8], 16, 32)
+		if err != nil {
+			return nil, err
+		}
+		if strings.Trim(f[0], "0") == "" && f[1] == "00" && flags&(routeUp|routeReject) == routeUp && f[9] != "lo" {
+			devices = append(devices, f[9])
+		}
+	}
+	return devices, lines.Err()
+}
+
+// Speed returns the speed of a device of the host in bits per second; 0 if the kernel knows none, as of
+// most virtual devices.
+func (h *Host) Speed(device string) (int64, error) {
+	text, err := os.ReadFile(h.path("sys/class/net/" + device + "/speed"))
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
+		return 0, nil // the device is down, or has no speed
+	}
+	if err != nil {
+		return 0, err
+	}
+	megabits, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	return max(0, megabits) * 1e6, nil // -1 is an unknown speed
+}
+
+// Sent returns the bytes that a device of the host has sent since it exists.
+func (h *Host) Sent(device string) (uint64, error) {
+	text, err := os.ReadFile(h.path("sys/class/net/" + device + "/statistics/tx_bytes"))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 64)
+}
