@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/doctor"
 	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
+	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/sim"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
@@ -59,6 +60,7 @@ func units() map[string][]reflect.Type {
 		"Ratio":     {number}, // may exceed 1
 		"Percent":   {number, count},
 		"PerSecond": {number},
+		"BitRate":   {reflect.TypeFor[observe.BitRate]()},
 		"PerHour":   {number},
 	}
 }

@@ -84,6 +84,7 @@ func (d *decoder) checkLaw(c *Config) {
 	d.problems("control.eviction.", l.Eviction.Check())
 	d.globs("control.eviction.never", l.Eviction.Never)
 	d.problems("control.slo.", l.SLO.Check())
+	d.problems("control.egress.", l.Egress.Check())
 	d.problems("control.offer.", l.Offer.Check())
 	d.problems("control.prediction.", l.Prediction.Check())
 	d.problems("control.notices.", l.Notices.Check())

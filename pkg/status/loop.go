@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
@@ -19,6 +20,7 @@ type Loop struct {
 	Node                NodeUsage              `json:"node"`                       // Resources that the node uses.
 	Batch               Batch                  `json:"batch"`                      // CPU of batch work.
 	Memory              BatchMemory            `json:"memory"`                     // Memory of batch work and of all others.
+	Egress              *Egress                `json:"egress,omitempty"`           // What batch work sends; absent if nothing decides about that (control.egress).
 	Refusal             *Refusal               `json:"refusal,omitempty"`          // Pods that may not start; absent if all may.
 	Evictions           Evictions              `json:"evictions"`                  // Evictions since the plugin started.
 	Offer               control.Offer          `json:"offer"`                      // Resources that the node could offer to batch pods.
@@ -32,6 +34,27 @@ type Loop struct {
 	Counts              []Count                `json:"counts,omitempty"`           // Number of decisions since the plugin started, by kind; absent if there were none.
 	DroppedAuditEntries int                    `json:"droppedAuditEntries"`        // Number of decisions that the audit trail has lost, because the disk was slow or full.
 	Failures            []Failure              `json:"failures,omitempty"`         // Measurements that failed; absent if none did.
+}
+
+// Egress is what the node and its pods of batch work send.
+type Egress struct {
+	Devices    []string        `json:"devices,omitempty"`   // Network devices that are the node's link.
+	Speed      observe.BitRate `json:"speedBitRate"`        // Speed of the link in bits per second; 0 if unknown.
+	Sent       observe.BitRate `json:"sentBitRate"`         // What the link sends in bits per second.
+	BatchSent  observe.BitRate `json:"batchSentBitRate"`    // What pods of batch work send in bits per second, also to other pods of the node.
+	Room       observe.BitRate `json:"roomBitRate"`         // What batch work may send in bits per second; 0 if unknown.
+	MeasuredAt time.Time       `json:"measuredAt,omitzero"` // Time of the measurement; absent before the first.
+	Problem    string          `json:"problem,omitempty"`   // Why the link can't be read; absent if it can.
+	Pods       []PodEgress     `json:"pods,omitempty"`      // Pods of batch work; absent if there are none.
+}
+
+// PodEgress is what a pod of batch work sends.
+type PodEgress struct {
+	Pod     string          `json:"pod"`                    // Pod as "namespace/name".
+	UID     string          `json:"uid"`                    // UID of the pod.
+	Sent    observe.BitRate `json:"sentBitRate"`            // What it sends in bits per second.
+	Limit   observe.BitRate `json:"limitBitRate,omitempty"` // What it may send in bits per second; absent if it is not limited.
+	Problem string          `json:"problem,omitempty"`      // Why it can't be measured or limited; absent if it can.
 }
 
 // HostApplication is batch work of the node outside of pods (control.hostApplications).

@@ -21,6 +21,8 @@ type Pod struct {
 	Resources      Resources // pod-level resources; zero if the pod has none
 	IPs            []string  // the pod's addresses; empty if the runtime names none
 	HostNetwork    bool      // the pod has no network namespace of its own
+	SandboxPID     int       // of the process that holds the pod's namespaces; 0 if the runtime names none
+	NetworkPath    string    // file of its network namespace on the host, such as /run/netns/cni-1; "" if the runtime names none
 }
 
 // Container is a container as the runtime describes it.

@@ -142,6 +142,18 @@ func (c *Container) Signal(signal syscall.Signal) error {
 	return err
 }
 
+// PID returns the number of one of the container's processes.
+func (c *Container) PID() (int, error) {
+	pids, err := c.pod.rt.tree.PIDs(c.Cgroup)
+	if err == nil && len(pids) == 0 {
+		err = fmt.Errorf("%s has no process", c.spec.Name)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return pids[0], nil
+}
+
 // CPUTime returns the CPU time that the container has used.
 func (c *Container) CPUTime() (time.Duration, error) { return c.pod.rt.tree.CPUTime(c.Cgroup) }
 

@@ -23,6 +23,7 @@ type Controllers struct {
 	Demotion     *control.Demotion
 	Culprit      *control.Culprit
 	Bounds       *control.Bounds
+	Egress       *control.Egress
 	Memory       *control.Memory
 	Rules        *control.Rules
 	PreviewRules *control.Rules // the rules whose own mode is preview
@@ -84,6 +85,7 @@ func NewControllers(s *Settings, kept Learned) (c Controllers, err error) {
 	c.Demotion = control.NewDemotion(cfg.Demotion, cfg.Interval)
 	c.Culprit = control.NewCulprit(cfg.Batch, cfg.Interval)
 	c.Bounds = control.NewBounds(cfg.Interval)
+	c.Egress = control.NewEgress(cfg.Egress)
 	c.Memory = control.NewMemory(cfg.Memory, s.PoolLaw, cfg.Interval)
 	c.Eviction = control.NewEviction(cfg.Eviction, cmp.Or(cfg.Eviction.Mode, cfg.Mode), cfg.Interval)
 	c.Noisy = control.NewNoisy(cfg.Interval)
@@ -128,6 +130,9 @@ func (c *Controllers) Renew(was, now *Settings, sameRDT bool) (Controllers, erro
 	}
 	if same(was.SLO.Mode, now.SLO.Mode, nil, nil) {
 		next.Bounds = c.Bounds
+	}
+	if reflect.DeepEqual(was.Egress, now.Egress) {
+		next.Egress = c.Egress
 	}
 	if same(was.Eviction.Mode, now.Eviction.Mode, was.Eviction, now.Eviction) {
 		next.Eviction = c.Eviction

@@ -140,6 +140,7 @@ func (v *NodeView) enter(c *Container) {
 	}
 	p := &v.Pods[at]
 	p.Tier = max(p.Tier, r.Tier.Value)
+	p.Egress.Tighten(r.Egress)
 	p.SLO.Tighten(r.SLO)
 	v.said[at] = v.said[at] || r.Tier.Set
 	if rank(r.Class) < rank(p.Class) {

@@ -16,6 +16,7 @@ type Config struct {
 	Cache        CacheConfig        `yaml:"cache"`
 	Culprit      CulpritConfig      `yaml:"culprit"`
 	SLO          SLOConfig          `yaml:"slo"`
+	Egress       EgressConfig       `yaml:"egress"`
 	Eviction     EvictionConfig     `yaml:"eviction"`
 	Interference InterferenceConfig `yaml:"interference"`
 	Offer        OfferConfig        `yaml:"offer"`
@@ -42,6 +43,7 @@ func DefaultConfig() Config {
 		Cache:        CacheConfig{TrafficPercent: 20, MinPercent: 10, StepPercent: 10, CalmAfter: 30 * time.Second},
 		Eviction:     EvictionConfig{By: EvictReport, CPUPause: 20 * time.Second, MemoryPause: 4 * time.Second, CoolDown: 5 * time.Minute, SatisfactionWindow: time.Minute, MaxPerHour: 30, MaxPerOwnerPerHour: 10, Never: []string{"kube-system"}},
 		SLO:          SLOConfig{LeastPercent: 5},
+		Egress:       EgressConfig{Mode: Off, ThresholdPercent: 85, FloorPercent: 5, Interfaces: []string{}},
 		Interference: InterferenceConfig{},
 		Offer:        OfferConfig{CPUMarginPercent: 40, MemoryMarginPercent: 35, MemoryBy: OfferMemoryByUsage},
 		Prediction: PredictionConfig{

@@ -46,6 +46,8 @@ type View struct {
 	Stuck   []StuckPod
 	HasCRI  bool
 
+	Egress observe.Egress // what the node and its pods of batch work send; zero if nothing is limited
+
 	Forecasts Forecasts // peaks to count with; empty if nothing counts with them
 	Expected  Forecasts // peaks that are forecast, whether anything counts with them or not
 
@@ -134,6 +136,7 @@ type Pod struct {
 	Labels       map[string]string // labels from the runtime; must not be modified
 	Evict        workload.Evict
 	Tier         workload.Tier    // of a BE pod
+	Egress       workload.Egress  // the most that a BE pod may send by its own will
 	SLO          workload.SLO     // the tightest bounds of its containers
 	Latency      observe.Latency  // by the histogram that SLO.Latency names; zero if it names none
 	Allow        workload.Actions // actions that the annotation allow.sluice.dev permits although the pod is not BE

@@ -75,6 +75,7 @@ type Options struct {
 	StateDir       string                           // directory of the batch switch's file, of what was learned of the usage, and of claims; "" for none
 	Notices        *notices.Folder                  // files with the notices of the pods that ask for them; nil without
 	Latencies      controlloop.Latencies            // reads latency objectives; nil reads none
+	Shaper         controlloop.Shaper               // measures and limits what pods send; nil does neither
 	OnHostNetwork  bool                             // this process is on the host's network
 	LearnedUsage   *predict.Set                     // what was learned of the usage before the start; nil for nothing
 

@@ -25,6 +25,7 @@ func (a *Agent) loopOptions() controlloop.Options {
 		Failsafe: a.options.Failsafe, StateDir: a.options.StateDir, FleetSwitch: a.options.FleetSwitch, LearnedUsage: a.options.LearnedUsage,
 		Evictor: a.options.Evictor, LastResort: a.options.LastResort, EvictorProblem: a.options.EvictorProblem, APIPods: a.options.APIPods,
 		Notices: a.options.Notices, Latencies: a.options.Latencies, OnHostNetwork: a.options.OnHostNetwork,
+		Shaper: a.options.Shaper,
 	}
 	if a.options.Sampler != nil {
 		o.Failures = a.options.Sampler.Failures

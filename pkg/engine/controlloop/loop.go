@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/decisionlog"
+	"github.com/sluice-dev/sluice/pkg/engine/egress"
 	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/engine/groups"
 	"github.com/sluice-dev/sluice/pkg/engine/memorylimit"
@@ -55,6 +56,16 @@ type Latencies interface {
 	Latest() map[string]observe.Latency
 }
 
+// Shaper measures and limits what pods of batch work send; see pkg/engine/egress. Its methods do not wait.
+type Shaper interface {
+	// Follow measures these pods until the context ends or it is called again, and no others.
+	Follow(ctx context.Context, link egress.Link, targets []egress.Target)
+	// Limit sets the limits of pods, by UID. A pod without one is not limited.
+	Limit(limits map[string]observe.BitRate)
+	// Latest returns the latest reading.
+	Latest() observe.Egress
+}
+
 // Options are the host's facilities that the loop needs.
 type Options struct {
 	Failsafe Failsafe // nil: there is no failsafe
@@ -77,6 +88,8 @@ type Options struct {
 	Latencies Latencies
 	// OnHostNetwork reports that this process is on the host's network, and so reaches the pods there.
 	OnHostNetwork bool
+	// Shaper measures and limits what pods send; nil does neither.
+	Shaper Shaper
 	// Failures counts the failed samples, by kind; nil if nothing is sampled.
 	Failures func() []status.Failure
 }
@@ -146,6 +159,7 @@ type Loop struct {
 	notice      control.Notice // that holds
 	noticeFiles noticeFiles
 	objectives  []objectives.Target // that are read
+	senders     senders
 	hostFiles   hostFiles
 
 	usageLoaded  bool // the usage that an earlier run has learned was read, or can't be
@@ -205,9 +219,11 @@ func (l *Loop) Tick(s *observe.Snapshot) {
 	}
 	if all {
 		l.followObjectives()
+		l.followEgress()
 		l.View.Stays = l.notYielding()
 		l.View.Isolated = l.View.Stays == ""
 	}
+	l.stepEgress()
 	l.step(all)
 	l.Decisions.EndResting(s.Now)
 	if all {

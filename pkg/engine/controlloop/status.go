@@ -36,6 +36,7 @@ func (l *Loop) Status() *status.Loop {
 	}
 	if l.begun {
 		s.Problem = ""
+		s.Egress = l.egressStatus()
 		s.Benefit = l.Controllers.Benefit.Report(l.View.Now)
 		s.Notices = l.noticeStatus()
 		if l.learns() {
@@ -92,6 +93,7 @@ func (l *Loop) ControllerStatus() []status.Controller {
 		{Name: "demotion", Mode: may.Of(cfg.Demotion.Mode)},
 		{Name: "culprit", Mode: may.Of(cfg.Culprit.Mode)},
 		{Name: "slo", Mode: may.BoundsMode(cfg, apart)},
+		{Name: "egress", Mode: steps(l.Shaper != nil, cfg.Egress.Mode)},
 		{Name: "memory", Mode: may.Of(cfg.Memory.Mode)},
 		{Name: "rules", Mode: steps(len(cfg.Rules) > 0, control.On)},
 		{Name: "eviction", Mode: may.Of(cfg.Eviction.Mode)},

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/sluice-dev/sluice/pkg/engine/egress"
 	"github.com/sluice-dev/sluice/pkg/engine/groups"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
@@ -15,6 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/engine/steering"
 	"github.com/sluice-dev/sluice/pkg/engine/watermarks"
+	"github.com/sluice-dev/sluice/pkg/kernel/network"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -26,6 +28,7 @@ type Result struct {
 	Changes []knobs.Change // restored settings
 	Newer   []string       // settings that stay as they are, because another program has changed them since; one sentence each
 	IRQs    int            // number of restored affinities
+	Limited int            // pods whose limits on what they send ended
 }
 
 // Host is what Run writes to. A nil field is absent on this node.
@@ -35,6 +38,10 @@ type Host struct {
 	Watermarks watermarks.Host
 	RDT        rdtgroup.Host
 	Cores      interface{ Leave(pids ...int) error }
+	Network    interface {
+		Release(keep []network.ID, dry bool) (int, error)
+	}
+	EgressMark string // file that tells of limits on what pods send; see egress.New
 	Online     cpuset.Set
 	Managers   []peers.Neighbour // the kubelet's static managers, which now write some of the sets
 }
@@ -68,6 +75,11 @@ func Run(host *Host, j *journal.Journal, dry bool) (r Result, err error) {
 		errs = append(errs, fmt.Errorf("the original CPUs of IRQs: %w", err))
 	}
 	r.IRQs = len(originals)
+	if host.Network != nil {
+		if r.Limited, err = egress.Restore(host.Network, host.EgressMark, dry); err != nil {
+			errs = append(errs, fmt.Errorf("limits on what pods send: %w", err))
+		}
+	}
 	if dry {
 		return r, errors.Join(errs...)
 	}

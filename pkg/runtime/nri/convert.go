@@ -30,6 +30,8 @@ func podOf(p *api.PodSandbox) *workload.Pod {
 		Resources:      resourcesOf(p.GetLinux().GetPodResources()),
 		IPs:            p.GetIps(),
 		HostNetwork:    onHostNetwork(p.GetLinux().GetNamespaces()),
+		SandboxPID:     int(p.GetPid()),
+		NetworkPath:    networkPath(p.GetLinux().GetNamespaces()),
 	}
 	if pod.UID == "" {
 		pod.UID = pod.ID
@@ -41,6 +43,16 @@ func podOf(p *api.PodSandbox) *workload.Pod {
 // at all, as it does not know them then.
 func onHostNetwork(own []*api.LinuxNamespace) bool {
 	return len(own) > 0 && !slices.ContainsFunc(own, func(n *api.LinuxNamespace) bool { return n.GetType() == "network" })
+}
+
+// networkPath returns the file of a pod's network namespace.
+func networkPath(own []*api.LinuxNamespace) string {
+	for _, n := range own {
+		if n.GetType() == "network" {
+			return n.GetPath()
+		}
+	}
+	return ""
 }
 
 func containerOf(c *api.Container) workload.Container {

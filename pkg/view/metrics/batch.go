@@ -3,6 +3,7 @@ package metrics
 import (
 	"strconv"
 
+	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
@@ -63,6 +64,35 @@ func batchHealth() []metric {
 				for node, n := range l.Offer.FreeCPUs {
 					out.put(float64(n), strconv.Itoa(node))
 				}
+			})},
+	}
+}
+
+func egress() []metric {
+	value := func(of func(*status.Egress) observe.BitRate) func(*scrape, *sink) {
+		return loopSamples(func(l *status.Loop, out *sink) {
+			if e := l.Egress; e != nil && e.Room > 0 {
+				out.put(float64(of(e)) / 8)
+			}
+		})
+	}
+	return []metric{
+		{"sluice_egress_link_bytes_per_second", "Speed of the node's link.", gauge, nil, value(func(e *status.Egress) observe.BitRate { return e.Speed })},
+		{"sluice_egress_sent_bytes_per_second", "What the node's link sends.", gauge, nil, value(func(e *status.Egress) observe.BitRate { return e.Sent })},
+		{"sluice_egress_batch_sent_bytes_per_second", "What pods of batch work send, also to other pods of the node.", gauge, nil, value(func(e *status.Egress) observe.BitRate { return e.BatchSent })},
+		{"sluice_egress_batch_room_bytes_per_second", "What pods of batch work may send together.", gauge, nil, value(func(e *status.Egress) observe.BitRate { return e.Room })},
+		{"sluice_egress_problems", "Pods of batch work whose sending can't be limited, and 1 if the link can't be read.", gauge, nil,
+			loopSamples(func(l *status.Loop, out *sink) {
+				if l.Egress == nil {
+					return
+				}
+				n := 0
+				for i := range l.Egress.Pods {
+					if l.Egress.Pods[i].Problem != "" {
+						n++
+					}
+				}
+				out.put(float64(n) + truth(l.Egress.Problem != ""))
 			})},
 	}
 }

@@ -77,6 +77,7 @@ func fullLoop(at time.Time) *status.Loop {
 			CPU: status.CPUUsage{MeasuredAt: at, Usage: 9000, Limit: 15000}, Memory: status.NodeMemory{MeasuredAt: at, TotalBytes: 64 << 30, AvailableBytes: 20 << 30, FreeBytes: 4 << 30, DirectReclaimPagesPerSecond: 3},
 			Pressure: status.PressureUsage{MeasuredAt: at, CPUFraction: 0.3, MemoryFraction: 0.02, IOFraction: 0.01}, StealCPUs: 0.5, LoadAverage: 17, DiskUsedFraction: 0.6,
 		},
+		Egress: &status.Egress{Devices: []string{"eth0"}, Speed: 10e9, Sent: 6e9, BatchSent: 2e9, Room: 4e9, Pods: []status.PodEgress{{Pod: "jobs/sort-1", Problem: "it is on the host's network"}}},
 		Batch: status.Batch{
 			State: status.BatchSqueezed, Mechanism: "quota", Known: true, Budget: 3000, Floor: 200, Used: 1500, Requested: 2000,
 			Cgroups: []status.BatchCgroup{{Name: "kubepods/besteffort", Quota: 3000, MemoryLimitBytes: 8 << 30}},

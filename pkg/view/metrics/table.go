@@ -23,6 +23,7 @@ func sections() []section {
 		{title: "Interference", metrics: interference()},
 		{title: "Bounds", metrics: bounds()},
 		{title: "Benefit", metrics: benefit()},
+		{title: "Egress", metrics: egress()},
 		{title: "Batch health", metrics: batchHealth()},
 		{title: "Pools", metrics: pools()},
 		{title: "Forecasts", metrics: forecasts()},

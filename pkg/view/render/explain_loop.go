@@ -26,6 +26,7 @@ func podLoopText(out *strings.Builder, l *status.Loop, pod string, trail []audit
 			disturbanceText(out, d)
 		}
 	}
+	podEgressText(out, l.Egress, pod)
 	rows := [][]string{{"ADVICE FOR", "WHAT"}}
 	for _, a := range l.Advice {
 		if (audit.Filter{Object: pod}).Names(a.Object) {

@@ -21,11 +21,13 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/agent"
 	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/engine/controlloop"
+	"github.com/sluice-dev/sluice/pkg/engine/egress"
 	"github.com/sluice-dev/sluice/pkg/engine/notices"
 	"github.com/sluice-dev/sluice/pkg/engine/objectives"
 	"github.com/sluice-dev/sluice/pkg/engine/sampler"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
+	"github.com/sluice-dev/sluice/pkg/kernel/network"
 	"github.com/sluice-dev/sluice/pkg/kernel/reclaim"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/runtime/kubelink"
@@ -299,6 +301,11 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 		log.WithError(err).Warn("Pods that ask for notices get none")
 	}
 	options.Notices = s.notices
+	if h.NetworkErr == nil {
+		options.Shaper = egress.New(nodeNetwork{h.Network}, at.EgressMark())
+	} else if cfg.Control.Egress.Mode != control.Off {
+		log.WithError(h.NetworkErr).Warn("What batch work sends is not limited")
+	}
 	options.Latencies, options.OnHostNetwork = objectives.New(), s.HostRoot == "/"
 	if h.AffinitiesErr != nil {
 		return nil, h.AffinitiesErr
@@ -346,6 +353,17 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 }
 
 // reclaimed adapts the driver to the interface of the reclaimer.
+// nodeNetwork is the node's network as the shaper wants it.
+type nodeNetwork struct{ *network.Host }
+
+func (n nodeNetwork) Pod(pid int, path string) (egress.Pod, error) {
+	p, err := n.Host.Pod(pid, path)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
 type reclaimed struct{ *cgroupfs.Driver }
 
 func (r reclaimed) Observe(dir string) (reclaim.Observation, error) {

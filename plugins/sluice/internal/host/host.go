@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/irq"
+	"github.com/sluice-dev/sluice/pkg/kernel/network"
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
 	"github.com/sluice-dev/sluice/pkg/kernel/watermark"
 	"github.com/sluice-dev/sluice/topology"
@@ -30,6 +31,9 @@ type Host struct {
 
 	Watermarks    *watermark.Host
 	WatermarksErr error
+
+	Network    *network.Host
+	NetworkErr error
 }
 
 // Open opens the kernel of the node whose /sys and /proc are below root.
@@ -39,6 +43,7 @@ func Open(root string) *Host {
 	h.RDT, h.RDTErr = resctrl.Open(root)
 	h.Affinities, h.AffinitiesErr = irq.Open(root)
 	h.Watermarks, h.WatermarksErr = watermark.Open(root)
+	h.Network, h.NetworkErr = network.Open(root)
 	return h
 }
 

@@ -85,6 +85,9 @@ func (at Dirs) JournalFile() string { return filepath.Join(at.Runtime, journalFi
 // FormerJournalFile returns the path of the journal of versions without a runtime folder.
 func (at Dirs) FormerJournalFile() string { return filepath.Join(at.State, journalFile) }
 
+// EgressMark is the file that tells of limits on what pods send.
+func (at Dirs) EgressMark() string { return filepath.Join(at.Runtime, "egress") }
+
 // Journal reads the journal of original values. With dry it changes no file.
 func (at Dirs) Journal(boot string, dry bool) (*journal.Journal, error) {
 	name, formerly := at.JournalFile(), at.FormerJournalFile()

@@ -1,0 +1,380 @@
+// Package egress measures what the node and its pods of batch work send, and sets the limits that
+// control.Egress decides.
+//
+// The kernel may keep whoever changes a qdisc waiting while it sets up the network of other pods (rtnl_lock), so a
+// goroutine of its own does both, and never the control loop.
+package egress
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/kernel/network"
+	"github.com/sluice-dev/sluice/pkg/observe"
+)
+
+const (
+	usualInterval = 250 * time.Millisecond  // between two readings
+	timeForPod    = 2500 * time.Microsecond // the interval is at least so long for each pod, so that reading takes below 1 % of a CPU
+	lazyTime      = 1500 * time.Millisecond // some drivers update their counters once a second
+	checkTime     = 30 * time.Second        // after which a limit is set again, in case somebody has removed it
+	retryTime     = 10 * time.Second        // between two attempts to open the network of a pod
+)
+
+// Network is a node's network; network.Host implements it.
+type Network interface {
+	Uplinks() ([]string, error)
+	Speed(device string) (int64, error)
+	Sent(device string) (uint64, error)
+	Pod(pid int, path string) (Pod, error)
+	Release(keep []network.ID, dry bool) (int, error)
+}
+
+// Pod is the network of a pod; network.Pod implements it.
+type Pod interface {
+	ID() network.ID
+	Sent() (uint64, error)
+	Limit(bits int64) error
+	IsLimited() (bool, error)
+	Release() error
+	Close()
+}
+
+// Link is what the configuration says of the node's link.
+type Link struct {
+	Devices []string        // empty for the devices of the default routes
+	Speed   observe.BitRate // 0 for what the kernel says
+}
+
+// Target is a pod of batch work with a network of its own. It is comparable: a pod whose target changes is opened anew.
+type Target struct {
+	UID     string
+	Process int    // on the pod's network; 0 if unknown
+	Path    string // of its network namespace on the host; "" if unknown
+}
+
+// Shaper measures and limits pods. Its methods do not wait, and any goroutine may call them.
+type Shaper struct {
+	host     Network
+	mark     string // file that exists while pods may have limits
+	interval time.Duration
+	wake     chan struct{}
+
+	mu      sync.Mutex
+	began   bool
+	link    Link
+	targets []Target
+	decided bool                       // Limit was called
+	limits  map[string]observe.BitRate // wanted, by UID
+	latest  observe.Egress
+
+	marked bool // of the goroutine, like what follows
+	links  []device
+	pods   map[string]*pod // by UID
+}
+
+// device is a device of the node's link.
+type device struct {
+	name string
+	rate observe.ByteRate
+}
+
+// pod is a target with its state.
+type pod struct {
+	Target
+	network   Pod // nil if it can't be opened
+	openAt    time.Time
+	rate      observe.ByteRate
+	setAt     time.Time // when its limit was set last
+	inherited bool      // it has a limit of an earlier process
+	unread    string    // why it can't be read
+	unset     string    // why its limit can't be set
+	observe.PodEgress
+}
+
+// New makes a shaper of no pods. The file of the path mark exists while pods may have limits, so that the next
+// process and Restore know of them; its folder must exist.
+func New(host Network, mark string) *Shaper {
+	return &Shaper{host: host, mark: mark, interval: usualInterval, wake: make(chan struct{}, 1), pods: map[string]*pod{}}
+}
+
+// Follow measures these pods until the context ends or it is called again, and no others. The limit of a pod that
+// is not among them any more ends. The first call also ends limits that an earlier process has set on other pods.
+func (s *Shaper) Follow(ctx context.Context, link Link, targets []Target) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link, s.targets = link, targets
+	if !s.began {
+		s.began = true
+		go s.run(ctx)
+	}
+	s.wakeUp()
+}
+
+// Limit sets the limits of pods, by UID. A pod without one is not limited. Before the first call, pods keep the limits
+// that an earlier process has set. The map must not be modified afterwards.
+func (s *Shaper) Limit(limits map[string]observe.BitRate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.decided || !maps.Equal(s.limits, limits) {
+		s.decided, s.limits = true, limits
+		s.wakeUp()
+	}
+}
+
+func (s *Shaper) wakeUp() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Latest returns the latest reading.
+func (s *Shaper) Latest() observe.Egress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.latest
+}
+
+// run measures and limits until the context ends. Limits stay then, as all settings do while no plugin runs.
+func (s *Shaper) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	swept := false
+	var readAt time.Time
+	var reading observe.Egress
+	for {
+		s.mu.Lock()
+		link, targets, limits, decided := s.link, s.targets, s.limits, s.decided
+		s.mu.Unlock()
+		s.keep(targets)
+		interval := max(s.interval, timeForPod*time.Duration(len(targets)))
+		if now := time.Now(); len(targets) > 0 && now.Sub(readAt) >= interval {
+			readAt = now
+			reading = s.read(link, now)
+			timer.Reset(interval)
+		}
+		if decided {
+			s.apply(limits, time.Now())
+		}
+		s.publish(reading)
+		if !swept {
+			swept = true
+			s.sweep()
+		}
+		select {
+		case <-ctx.Done():
+			for _, p := range s.pods {
+				p.close()
+			}
+			return
+		case <-s.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// sweep ends the limits that an earlier process has set on pods that are not followed.
+func (s *Shaper) sweep() {
+	if _, err := os.Stat(s.mark); err != nil {
+		return
+	}
+	var keep []network.ID
+	for _, p := range s.pods {
+		if p.network != nil {
+			keep = append(keep, p.network.ID())
+		}
+	}
+	if _, err := s.host.Release(keep, false); err == nil && len(keep) == 0 {
+		os.Remove(s.mark) //nolint:errcheck // the next process looks once more
+	}
+}
+
+// keep opens the pods that are to be followed, and lets go of the others.
+func (s *Shaper) keep(targets []Target) {
+	wanted := make(map[string]Target, len(targets))
+	for _, t := range targets {
+		wanted[t.UID] = t
+	}
+	for uid, p := range s.pods {
+		if wanted[uid] != p.Target {
+			if _, stays := wanted[uid]; !stays && p.network != nil {
+				p.network.Release() //nolint:errcheck // the pod has mostly ended, and its devices are gone
+			}
+			p.close()
+			delete(s.pods, uid)
+		}
+	}
+	now := time.Now()
+	for uid, t := range wanted {
+		p := s.pods[uid]
+		if p == nil {
+			p = &pod{Target: t}
+			s.pods[uid] = p
+		}
+		if p.network == nil && (p.openAt.IsZero() || now.Sub(p.openAt) >= retryTime) {
+			p.open(s.host, now)
+		}
+	}
+}
+
+func (p *pod) open(host Network, now time.Time) {
+	p.openAt, p.unread = now, ""
+	var err error
+	if p.network, err = host.Pod(p.Process, p.Path); err != nil {
+		p.network, p.unread = nil, err.Error()
+		return
+	}
+	p.inherited, err = p.network.IsLimited()
+	if err != nil {
+		p.unread = err.Error()
+	}
+}
+
+func (p *pod) close() {
+	if p.network != nil {
+		p.network.Close()
+		p.network = nil
+	}
+}
+
+// read reads all counters.
+func (s *Shaper) read(link Link, now time.Time) observe.Egress {
+	next := observe.Egress{At: now}
+	if err := s.readLink(link, now, &next); err != nil {
+		next.Problem = err.Error()
+	}
+	for _, p := range s.pods {
+		if p.network == nil {
+			continue
+		}
+		sent, err := p.network.Sent()
+		if err != nil {
+			p.unread = err.Error()
+			continue
+		}
+		p.unread = ""
+		if rate, known := p.rate.Add(now, sent); known {
+			p.At, p.Sent = now, rate
+		}
+	}
+	return next
+}
+
+// readLink reads the node's link.
+func (s *Shaper) readLink(link Link, now time.Time, into *observe.Egress) (err error) {
+	into.Devices, into.Speed = link.Devices, link.Speed
+	if len(into.Devices) == 0 {
+		if into.Devices, err = s.host.Uplinks(); err != nil {
+			return err
+		}
+	}
+	if len(into.Devices) == 0 {
+		return errors.New("the node has no default route: name the devices of its link under control.egress.interfaces")
+	}
+	same := func(d device, name string) bool { return d.name == name }
+	if !slices.EqualFunc(s.links, into.Devices, same) {
+		s.links = nil
+		for _, name := range into.Devices {
+			s.links = append(s.links, device{name: name, rate: observe.ByteRate{Lazy: lazyTime}})
+		}
+	}
+	all := true
+	for i := range s.links {
+		d := &s.links[i]
+		sent, err := s.host.Sent(d.name)
+		if err != nil {
+			return err
+		}
+		rate, known := d.rate.Add(now, sent)
+		into.Sent += rate
+		all = all && known
+	}
+	if !all {
+		into.At = time.Time{} // a rate needs two readings
+	}
+	if into.Speed != 0 {
+		return nil
+	}
+	for _, name := range into.Devices {
+		speed, err := s.host.Speed(name)
+		switch {
+		case err != nil:
+			return err
+		case speed == 0:
+			return errors.New("the kernel knows no speed of device " + name + ": set control.egress.linkSpeed")
+		}
+		into.Speed += observe.BitRate(speed)
+	}
+	return nil
+}
+
+// apply sets the limits that have changed, and those that were set long ago.
+func (s *Shaper) apply(limits map[string]observe.BitRate, now time.Time) {
+	for uid, p := range s.pods {
+		if p.network == nil {
+			continue
+		}
+		want := limits[uid]
+		if want == p.Limit && !p.inherited && (want == 0 || now.Sub(p.setAt) < checkTime) {
+			continue
+		}
+		if p.unset != "" && now.Sub(p.setAt) < retryTime {
+			continue
+		}
+		p.setAt, p.unset = now, ""
+		var err error
+		switch {
+		case want == 0:
+			err = p.network.Release()
+		case !s.marked:
+			if err = os.WriteFile(s.mark, nil, 0o600); err != nil {
+				err = fmt.Errorf("noting that pods have limits: %w", err)
+				break
+			}
+			s.marked = true
+			fallthrough
+		default:
+			err = p.network.Limit(int64(want))
+		}
+		if err != nil {
+			p.unset = err.Error()
+			continue
+		}
+		p.Limit, p.inherited = want, false
+	}
+}
+
+// publish makes the latest reading and the state of the pods known.
+func (s *Shaper) publish(reading observe.Egress) {
+	reading.Pods = make(map[string]observe.PodEgress, len(s.pods))
+	for uid, p := range s.pods {
+		p.Problem = cmp.Or(p.unread, p.unset)
+		reading.Pods[uid] = p.PodEgress
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.latest = reading
+}
+
+// Restore ends all limits on what pods send, while no plugin runs, and returns how many pods had one. With dry
+// it only counts them.
+func Restore(host interface {
+	Release(keep []network.ID, dry bool) (int, error)
+}, mark string, dry bool) (pods int, err error) {
+	if _, err := os.Stat(mark); errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if pods, err = host.Release(nil, dry); err != nil || dry {
+		return pods, err
+	}
+	return pods, os.Remove(mark)
+}

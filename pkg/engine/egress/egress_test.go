@@ -1,0 +1,257 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/kernel/network"
+	"github.com/sluice-dev/sluice/pkg/observe"
+)
+
+// node is a network that tests make up. Its pods send 1,000 bytes for each millisecond, and so does its link
+// for each pod.
+type node struct {
+	mu       sync.Mutex
+	uplinks  []string
+	speed    int64
+	pods     map[int]*fakePod // by process
+	leftover int              // pods that an earlier process has limited
+	fail     error            // of the link
+}
+
+type fakePod struct {
+	n       *node
+	pid     int
+	limit   int64
+	set     int // how often its limit was set
+	closed  bool
+	refuses error
+}
+
+func newNode() *node {
+	return &node{uplinks: []string{"eth0"}, speed: 10e9, pods: map[int]*fakePod{}}
+}
+
+func sent() uint64 { return uint64(time.Now().UnixMilli()) * 1000 }
+
+func (n *node) Uplinks() ([]string, error)  { return n.uplinks, n.fail }
+func (n *node) Speed(string) (int64, error) { return n.speed, nil }
+func (n *node) Sent(string) (uint64, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return sent() * uint64(len(n.pods)), n.fail
+}
+
+func (n *node) Pod(pid int, _ string) (Pod, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.pods[pid]
+	if p == nil {
+		return nil, fmt.Errorf("process %d: %w", pid, os.ErrNotExist)
+	}
+	p.closed = false
+	return p, nil
+}
+
+func (n *node) Release(keep []network.ID, _ bool) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was := n.leftover
+	n.leftover = len(keep)
+	return was - len(keep), nil
+}
+
+func (p *fakePod) ID() network.ID { return network.ID{} }
+
+func (p *fakePod) Sent() (uint64, error) { return sent(), nil }
+
+func (p *fakePod) Limit(bits int64) error {
+	p.n.mu.Lock()
+	defer p.n.mu.Unlock()
+	p.set++
+	if p.refuses == nil {
+		p.limit = bits
+	}
+	return p.refuses
+}
+
+func (p *fakePod) Release() error {
+	p.n.mu.Lock()
+	defer p.n.mu.Unlock()
+	p.limit = 0
+	return nil
+}
+
+func (p *fakePod) IsLimited() (bool, error) { return p.limit != 0, nil }
+
+func (p *fakePod) Close() { p.closed = true }
+
+// add adds a pod whose process has that number.
+func (n *node) add(pid int) (*fakePod, Target) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := &fakePod{n: n, pid: pid}
+	n.pods[pid] = p
+	return p, Target{UID: fmt.Sprint("pod-", pid), Process: pid}
+}
+
+// during runs a test in virtual time, with a shaper that has a mark.
+func during(t *testing.T, do func(t *testing.T, n *node, s *Shaper, ctx context.Context)) {
+	t.Helper()
+	mark := filepath.Join(t.TempDir(), "egress")
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		ctx, end := context.WithCancel(t.Context())
+		do(t, n, New(n, mark), ctx)
+		end()
+		synctest.Wait()
+		for _, p := range n.pods {
+			if !p.closed {
+				t.Errorf("the network of pod %d is still open", p.pid)
+			}
+		}
+	})
+}
+
+func TestShaper(t *testing.T) {
+	t.Parallel()
+	during(t, func(t *testing.T, n *node, s *Shaper, ctx context.Context) {
+		a, first := n.add(1)
+		b, second := n.add(2)
+		s.Follow(ctx, Link{}, []Target{first, second})
+		synctest.Wait()
+		if now := s.Latest(); !now.At.IsZero() || now.Problem != "" {
+			t.Errorf("one reading makes no rate: %+v", now)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		now := s.Latest()
+		if now.Sent != 16e6 || now.Speed != 10e9 || strings.Join(now.Devices, " ") != "eth0" {
+			t.Errorf("the link: %+v", now)
+		}
+		if p := now.Pods["pod-1"]; p.Sent != 8e6 || !p.At.Equal(now.At) || p.Limit != 0 || p.Problem != "" {
+			t.Errorf("a pod: %+v", p)
+		}
+
+		s.Limit(map[string]observe.BitRate{"pod-1": 5e6, "pod-2": 6e6})
+		synctest.Wait()
+		if a.limit != 5e6 || b.limit != 6e6 || s.Latest().Pods["pod-2"].Limit != 6e6 {
+			t.Errorf("limits %d, %d: %+v", a.limit, b.limit, s.Latest().Pods)
+		}
+		time.Sleep(checkTime + time.Second)
+		synctest.Wait()
+		if a.set != 2 {
+			t.Errorf("in half a minute, the limit was set %d times", a.set)
+		}
+		s.Limit(map[string]observe.BitRate{"pod-1": 5e6})
+		s.Follow(ctx, Link{}, []Target{first})
+		synctest.Wait()
+		if b.limit != 0 || !b.closed || a.limit != 5e6 {
+			t.Errorf("the limit of a pod that is not followed: %d, open %t", b.limit, !b.closed)
+		}
+		s.Limit(nil)
+		synctest.Wait()
+		if a.limit != 0 {
+			t.Errorf("the limit is %d", a.limit)
+		}
+		s.Limit(map[string]observe.BitRate{"pod-1": 5e6})
+		synctest.Wait()
+	})
+}
+
+// TestEnd keeps the limits when the process ends, and takes them over in the next one.
+func TestEnd(t *testing.T) {
+	t.Parallel()
+	mark := filepath.Join(t.TempDir(), "egress")
+	n := newNode()
+	a, target := n.add(1)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		s := New(n, mark)
+		s.Follow(ctx, Link{}, []Target{target})
+		s.Limit(map[string]observe.BitRate{"pod-1": 5e6})
+		synctest.Wait()
+		end()
+	})
+	if a.limit != 5e6 {
+		t.Errorf("the limit is %d after the end", a.limit)
+	}
+	n.leftover = 3
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		New(n, mark).Follow(ctx, Link{}, []Target{target})
+		synctest.Wait()
+		end()
+	})
+	if n.leftover != 1 {
+		t.Errorf("%d limits are left of pods that are not followed", n.leftover-1)
+	}
+	if a.limit != 5e6 {
+		t.Errorf("before anything is decided, the limit is %d", a.limit)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		s := New(n, mark)
+		s.Follow(ctx, Link{}, []Target{target})
+		s.Limit(nil)
+		synctest.Wait()
+		end()
+	})
+	if a.limit != 0 {
+		t.Errorf("the limit of the earlier process is still %d", a.limit)
+	}
+	n.leftover = 1
+	if pods, err := Restore(n, mark, false); pods != 1 || err != nil {
+		t.Errorf("%d pods, %v", pods, err)
+	}
+	if pods, err := Restore(n, mark, false); pods != 0 || err != nil {
+		t.Errorf("nothing is left, but %d pods, %v", pods, err)
+	}
+}
+
+// TestTroubles lets the network fail in each way.
+func TestTroubles(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		with func(*node, *fakePod, *Shaper)
+		link string
+		pod  string
+	}{
+		"no route":         {func(n *node, _ *fakePod, _ *Shaper) { n.uplinks = nil }, "the node has no default route: name the devices", ""},
+		"no speed":         {func(n *node, _ *fakePod, _ *Shaper) { n.speed = 0 }, "the kernel knows no speed of device eth0: set control.egress.linkSpeed", ""},
+		"no link":          {func(n *node, _ *fakePod, _ *Shaper) { n.fail = errors.New("eth0 is gone") }, "eth0 is gone", ""},
+		"no pod":           {func(n *node, _ *fakePod, _ *Shaper) { delete(n.pods, 1) }, "", "file does not exist"},
+		"a pod's qdisc":    {func(_ *node, p *fakePod, _ *Shaper) { p.refuses = errors.New("somebody else's") }, "", "somebody else's"},
+		"no place to note": {func(_ *node, _ *fakePod, s *Shaper) { s.mark = "/nonexistent/egress" }, "", "noting that pods have limits"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			during(t, func(t *testing.T, n *node, s *Shaper, ctx context.Context) {
+				p, target := n.add(1)
+				c.with(n, p, s)
+				s.Follow(ctx, Link{}, []Target{target})
+				s.Limit(map[string]observe.BitRate{"pod-1": 5e6})
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				now := s.Latest()
+				if !strings.Contains(now.Problem, c.link) || (c.link == "") != (now.Problem == "") {
+					t.Errorf("link: %q, want %q", now.Problem, c.link)
+				}
+				if got := now.Pods["pod-1"].Problem; !strings.Contains(got, c.pod) || (c.pod == "") != (got == "") {
+					t.Errorf("pod: %q, want %q", got, c.pod)
+				}
+				if p.set > 1 {
+					t.Errorf("in two seconds, a limit was tried %d times", p.set)
+				}
+			})
+		})
+	}
+}
