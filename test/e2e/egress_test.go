@@ -24,12 +24,7 @@ const linkSpeed = observe.BitRate(200e6) // of the link of these tests
 // TestEgress lets pods with networks of their own send over a link that carries 200 Mbit/s, with and
 // without Sluice.
 func TestEgress(t *testing.T) {
-	for _, version := range []string{"2", "1.7"} {
-		t.Run(nameOf(version), func(t *testing.T) { testEgress(t, start(t, runtime.Options{Containerd: version, PodNetwork: true})) })
-	}
-}
-
-func testEgress(t *testing.T, rt *runtime.Runtime) {
+	rt := start(t, runtime.Options{PodNetwork: true})
 	// What this pod receives goes over the link.
 	receiver, device := behindLink(t, rt, networked("receiver", "LS", "echo=9001", "sink=9000"))
 	sends := func(connections int) string { return fmt.Sprintf("send=%d@%s:9000", connections, receiver.IP) }
