@@ -40,10 +40,12 @@ type Culprit struct {
 	pods     perID[accused] // by UID of BE pods
 	growth   perID[growth]  // by ID of BE containers
 	suspicion
-	suspected time.Duration // for which there has been a suspicion, of one pod or another
-	trying    bool          // one pod is being tried
-	nearly    bool          // a trial may begin in a moment
-	closely   string        // UID of the LS pod of which Closely speaks
+	suspected time.Duration  // for which there has been a suspicion, of one pod or another
+	unclear   perID[unclear] // by UID of LS pods that break their objectives
+	seeking   bool           // it may show in a moment what a pod that breaks its objective waits for
+	trying    bool           // one pod is being tried
+	nearly    bool           // a trial may begin in a moment
+	closely   string         // UID of the LS pod of which Closely speaks
 
 	uses      []batchPodUse
 	limits    []PodLimit
@@ -90,13 +92,28 @@ type trouble struct {
 	part        int     // of Strain
 	before      float64 // excess over the baseline before the first cut
 	bears       float64 // excess from which the pod suffers; 0 for Suffers
+	late        bool    // the pod breaks its objective, and how it waits only says what is short
 }
 
 // most returns the excess from which the LS pod suffers.
 func (t *trouble) most() float64 { return cmp.Or(t.bears, Suffers) }
 
 // enough returns the excess up to which a trial counts as helpful.
-func (t *trouble) enough() float64 { return min(t.most(), t.before*helpedFraction) }
+func (t *trouble) enough() float64 {
+	if t.late {
+		return t.before * helpedFraction
+	}
+	return min(t.most(), t.before*helpedFraction)
+}
+
+// objective returns the objective by which the trouble is judged; nil if it is judged by the waiting
+// alone.
+func (t *trouble) objective(d *Disturbance) *Objective {
+	if o := d.Objective; t.late && o != nil && (o.Measured || o.lost) {
+		return o
+	}
+	return nil
+}
 
 // readings is the mean of several measurements.
 type readings struct {
@@ -144,6 +161,7 @@ func (c *Culprit) Step(v *View, disturbed []Disturbance, acts bool, can func(pod
 	}
 	c.pods.end()
 	trying := c.trying
+	c.seeking = false
 	for i := range v.Pods {
 		if a := c.pods.find(v.Pods[i].UID); a != nil {
 			c.advance(v, &v.Pods[i], a, disturbed, passed, can(i))
@@ -157,7 +175,7 @@ func (c *Culprit) Step(v *View, disturbed []Disturbance, acts bool, can func(pod
 			c.suspected = 0
 		}
 	}
-	c.nearly = acts && (c.pod != "" && c.suspected < observeTime || c.waitsAgain(v))
+	c.nearly = acts && (c.seeking || c.pod != "" && c.suspected < observeTime || c.waitsAgain(v))
 	for i := range v.Pods {
 		if a := c.pods.find(v.Pods[i].UID); a != nil && a.phase != culpritFree && !a.paused {
 			c.limits = append(c.limits, PodLimit{i, a.limit, a.why})
@@ -169,17 +187,17 @@ func (c *Culprit) Step(v *View, disturbed []Disturbance, acts bool, can func(pod
 	return c.limits, c.decisions
 }
 
-// latestOf returns the latest measurement of what a victim waits for, and whether it was made
-// closely enough to follow what has just changed.
-func (c *Culprit) latestOf(v *View, disturbed []Disturbance, t *trouble) (r *Reading, fresh bool) {
+// victimOf returns what was measured of a victim; nil if it is gone.
+func (c *Culprit) victimOf(v *View, disturbed []Disturbance, t *trouble) *Disturbance {
 	for i := range disturbed {
 		if d := &disturbed[i]; v.Pods[d.Pod].UID == t.victim {
-			return &d.Latest[t.part], c.fresh(v, &d.Latest[t.part])
+			return d
 		}
 	}
-	return nil, false
+	return nil
 }
 
+// fresh reports whether a measurement was made closely enough to follow what has just changed.
 func (c *Culprit) fresh(v *View, r *Reading) bool {
 	return known(v.Now, r.at, c.interval) && r.at.Sub(r.from) <= staleAfter*c.interval
 }
@@ -204,25 +222,26 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 		a.cutAt, a.passed, a.seen = v.Now, 0, readings{}
 	}
 	a.pausedFor = 0
-	r, fresh := c.latestOf(v, disturbed, &a.trouble)
-	if r == nil {
+	d := c.victimOf(v, disturbed, &a.trouble)
+	if d == nil {
 		c.free(p, a, "restore", a.ref+" is gone", a.denied)
 		return
 	}
-	if a.waited += passed; !fresh || r.above < a.most() {
+	r := &d.Latest[a.part]
+	if a.waited += passed; !c.hurts(v, a, d) {
 		a.waited = 0
 	}
 	switch a.phase {
 	case culpritTried:
-		if fresh && !r.from.Before(a.cutAt.Add(-c.interval/4)) {
+		if c.fresh(v, r) && !r.from.Before(a.cutAt.Add(-c.interval/4)) {
 			a.seen.add(r)
 		}
-		c.try(v, p, a)
+		c.try(v, p, a, d)
 	case culpritHeld:
 		switch {
 		case a.waited >= holdTime:
-			c.deny(p, a, fmt.Sprintf("%s has been waiting again for %s, although this pod has little CPU", a.ref, holdTime))
-		case a.passed >= holdTime<<a.again && c.bears(v, a, r):
+			c.deny(p, a, fmt.Sprintf("%s %s for %s, although this pod has little CPU", a.ref, a.suffering("has been waiting", "has been answering too late"), holdTime))
+		case a.passed >= holdTime<<a.again && c.bears(v, a, d):
 			a.phase = culpritEasing
 			c.ease(v, p, a)
 		}
@@ -234,18 +253,31 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 				a.phase, c.trying = culpritTried, true
 			}
 			a.before = r.above
-			c.limit(v, p, a, a.good, fmt.Sprintf("%s waits again (%s) since this pod has more than %s CPUs", a.ref, inPercent(r.above), inCPUs(a.good)))
-		case a.passed >= easeTime && c.bears(v, a, r):
+			c.limit(v, p, a, a.good, fmt.Sprintf("%s %s again (%s) since this pod has more than %s CPUs", a.ref, a.suffering("waits", "answers too late"), a.now(d), inCPUs(a.good)))
+		case a.passed >= easeTime && c.bears(v, a, d):
 			c.ease(v, p, a)
 		}
 	case culpritFree:
 	}
 }
 
+// hurts reports whether the service suffers now, although the pod has the limit.
+func (c *Culprit) hurts(v *View, a *accused, d *Disturbance) bool {
+	if o := a.objective(d); o != nil {
+		return o.broken() && o.since(a.cutAt)
+	}
+	r := &d.Latest[a.part]
+	return c.fresh(v, r) && r.above >= a.most()
+}
+
 // bears reports whether a measurement since the last change of a pod's limit shows that the service can
 // bear it. It need not be a fresh one, because each step of the way back takes as long as the slowest
 // measurement.
-func (c *Culprit) bears(v *View, a *accused, r *Reading) bool {
+func (c *Culprit) bears(v *View, a *accused, d *Disturbance) bool {
+	if o := a.objective(d); o != nil {
+		return !o.broken() && o.since(a.cutAt)
+	}
+	r := &d.Latest[a.part]
 	return r.above < a.most() && knownSlowly(v.Now, r.at, c.interval) && r.at.After(a.cutAt)
 }
 
@@ -259,15 +291,22 @@ func (c *Culprit) waitsAgain(v *View) bool {
 	return false
 }
 
-// try lowers the limit further, or ends the trial.
-func (c *Culprit) try(v *View, p *Pod, a *accused) {
-	helped := a.seen.n > 0 && a.seen.mean() < a.enough()
+// try lowers the limit further, or ends the trial. Less waiting shows within seconds that the limit
+// helps. A pod that breaks its objective must keep it then, too: what else would the waiting have to do
+// with it?
+func (c *Culprit) try(v *View, p *Pod, a *accused, d *Disturbance) {
+	less := a.seen.n > 0 && a.seen.mean() < a.enough()
+	helped, known := less, true
+	if o := a.objective(d); o != nil {
+		known = o.since(a.cutAt) || a.passed >= blindTime
+		helped = a.seen.n > 0 && known && (less && !o.since(a.cutAt) || o.since(a.cutAt) && !o.broken())
+	}
 	use, used := c.useOf(v, p)
 	next := max(c.floor(v), perCent(min(use, a.limit), cutPercent))
 	switch {
 	case helped && a.passed >= observeTime:
+		a.why = fmt.Sprintf("%s %s while this pod had more: %s", a.ref, a.suffering("waited", "answered too late"), a.outcome(d))
 		a.phase, a.good, a.passed, a.waited, a.denied = culpritHeld, a.limit, 0, 0, 0
-		a.why = fmt.Sprintf("%s waited while this pod had more: its %s was %s above its calm baseline, and is %s now", a.ref, a.name(), inPercent(a.before), inPercent(a.seen.mean()))
 		c.decide(p, "confirm", "", inCPUs(a.limit)+" CPUs", fmt.Sprintf("%s; the limit holds for %s", a.why, holdTime<<a.again), "", a.facts(a.seen.mean(), a.limit))
 	case helped || a.passed < cutTime:
 	case a.seen.n == 0:
@@ -275,11 +314,36 @@ func (c *Culprit) try(v *View, p *Pod, a *accused) {
 			c.free(p, a, "restore", "nobody knows whether the limit helps: how long "+a.ref+" waits was not measured", a.denied)
 			a.spared = unsuspectTime
 		}
-	case used && next < a.limit:
+	case !less && used && next < a.limit:
 		c.limit(v, p, a, next, fmt.Sprintf("%s still waits (%s), and this pod uses %s CPUs", a.ref, inPercent(a.seen.mean()), inCPUs(use)))
-	case a.passed >= observeTime:
-		c.deny(p, a, fmt.Sprintf("its lower limit does not help: the %s of %s was %s above its calm baseline before, and is %s now", a.name(), a.ref, inPercent(a.before), inPercent(a.seen.mean())))
+	case known && a.passed >= observeTime:
+		c.deny(p, a, fmt.Sprintf("its lower limit does not help: %s", a.outcome(d)))
 	}
+}
+
+// outcome says what has changed since the limit.
+func (a *accused) outcome(d *Disturbance) string {
+	text := fmt.Sprintf("the %s of %s was %s above its calm baseline before, and is %s now", a.name(), a.ref, inPercent(a.before), inPercent(a.seen.mean()))
+	if o := a.objective(d); o != nil && o.since(a.cutAt) {
+		text += fmt.Sprintf("; it answers %s now, and its objective is %s", o.Now(), o.Most())
+	}
+	return text
+}
+
+// now says how much the victim suffers.
+func (t *trouble) now(d *Disturbance) string {
+	if o := t.objective(d); o != nil && o.Measured {
+		return o.Now()
+	}
+	return inPercent(d.Latest[t.part].above)
+}
+
+// suffering returns the words for a pod that waits, or for one that breaks its objective.
+func (t *trouble) suffering(waits, late string) string {
+	if t.late {
+		return late
+	}
+	return waits
 }
 
 // limit sets a lower limit.

@@ -24,6 +24,12 @@ type growth struct {
 	known   bool
 }
 
+// unclear is a pod that breaks its objective, while nothing tells what is short.
+type unclear struct {
+	time time.Duration
+	said bool
+}
+
 // batchPodUse is what a BE pod uses of a resource.
 type batchPodUse struct {
 	pod    int // index in View.Pods
@@ -36,6 +42,7 @@ func (c *Culprit) suspect(v *View, disturbed []Disturbance, passed time.Duration
 	d, part := c.worst(v, disturbed)
 	if d == nil {
 		c.suspicion = suspicion{}
+		c.seek(v, disturbed, passed)
 		return
 	}
 	victim := &v.Pods[d.Pod]
@@ -49,7 +56,7 @@ func (c *Culprit) suspect(v *View, disturbed []Disturbance, passed time.Duration
 	p := &v.Pods[pod]
 	s := &c.suspicion
 	if s.pod != p.UID || s.victim != victim.UID || s.part != part {
-		*s = suspicion{trouble: trouble{victim: victim.UID, ref: victim.Ref, part: part, bears: d.bearsOf(part)}, pod: p.UID}
+		*s = suspicion{trouble: trouble{victim: victim.UID, ref: victim.Ref, part: part, bears: d.bearsOf(part), late: d.late()}, pod: p.UID}
 		return
 	}
 	s.time += passed
@@ -70,6 +77,9 @@ func (c *Culprit) suspect(v *View, disturbed []Disturbance, passed time.Duration
 	a.trouble, a.from, a.limit = s.trouble, use, 0
 	why := fmt.Sprintf("it uses %s of batch work's %s while %s waits: the %s of %s is %s above its calm baseline",
 		inPercent(used), [hintKinds]string{"CPU", "memory growth", "disk I/O"}[kind], s.ref, s.name(), s.ref, inPercent(s.before))
+	if s.late {
+		why += fmt.Sprintf(", and it answers %s, with an objective of %s", d.Objective.Now(), d.Objective.Most())
+	}
 	c.suspicion = suspicion{}
 	if !acts {
 		c.decide(p, "squeeze", inCPUs(use)+" CPUs in use", inCPUs(to)+" CPUs", why, "", a.facts(a.before, to))
@@ -101,13 +111,55 @@ func (c *Culprit) worst(v *View, disturbed []Disturbance) (most *Disturbance, pa
 	return most, part
 }
 
+// seek looks at the pods that break their objectives although no waiting tells what they lack. They are
+// measured closely for a moment; if it does not tell then either, a decision says so.
+func (c *Culprit) seek(v *View, disturbed []Disturbance, passed time.Duration) {
+	c.unclear.begin()
+	worst := 0.0
+	for i := range disturbed {
+		d := &disturbed[i]
+		o, p := d.Objective, &v.Pods[d.Pod]
+		if o == nil || o.BrokenAt.IsZero() {
+			continue
+		}
+		u := c.unclear.at(p.UID)
+		if !d.late() || u.said {
+			continue
+		}
+		if ratio := o.Seconds / o.tolerated; ratio > worst {
+			worst, c.closely = ratio, p.UID
+		}
+		if u.time += passed; u.time < suspectTime {
+			c.seeking = true
+			continue
+		}
+		u.said = true
+		why := fmt.Sprintf("it answers %s, and its objective is %s; nobody is suspected, because nothing tells what it lacks: ", o.Now(), o.Most())
+		c.decide(p, "unclear", "", "", why+c.noTrace(v, d), "", o.facts())
+	}
+	c.unclear.end()
+}
+
+// noTrace says why the waiting of a pod does not tell what it lacks.
+func (c *Culprit) noTrace(v *View, d *Disturbance) string {
+	if d.throttled() {
+		return "its own CPU limit throttles it"
+	}
+	for part := range throttling {
+		if knownSlowly(v.Now, d.Latest[part].at, c.interval) {
+			return fmt.Sprintf("none of what is measured of its waiting for CPU, memory and disks is %s above its calm baseline", inPercent(leastBears))
+		}
+	}
+	return "its waiting for CPU, memory and disks is not measured"
+}
+
 // suffers reports whether others may make an LS pod wait. Throttling by its own limit is not
 // the work of others, and neither is the waiting for CPUs that comes with it.
 func (c *Culprit) suffers(v *View, d *Disturbance, part int) bool {
 	r := &d.Latest[part]
 	_, kind := strainName(part)
 	throttled := kind == ofCPU && d.throttled()
-	return part != throttling && !throttled && r.above >= d.bearsOf(part) && knownSlowly(v.Now, r.at, c.interval)
+	return part != throttling && !throttled && r.above >= d.tells(part) && knownSlowly(v.Now, r.at, c.interval)
 }
 
 // candidate returns the BE pod that uses far more of a resource than others, with its share of

@@ -23,6 +23,10 @@ type court struct {
 	slow       bool            // it is measured each ten seconds only
 	part       int             // what the service waits for
 	hurt       func() float64
+	answers    func() float64 // seconds that the service needs to answer; nil if it has no objective
+	objective  *Objective     // of 20 ms, by the latest reading
+
+	slowRequests int // of a window in which the objective is broken
 
 	wants     map[string]workload.MilliCPU
 	limits    map[string]workload.MilliCPU
@@ -38,7 +42,7 @@ const runDelay = 3
 func newCourt() *court {
 	s := newScene(32)
 	s.run("web", workload.LS, 4000, 0)
-	c := &court{scene: s, c: NewCulprit(BatchConfig{}, time.Second), unable: map[string]bool{}, unmeasured: map[string]bool{}, part: runDelay, wants: map[string]workload.MilliCPU{}, began: s.Now}
+	c := &court{scene: s, c: NewCulprit(BatchConfig{}, time.Second), unable: map[string]bool{}, unmeasured: map[string]bool{}, part: runDelay, slowRequests: 20, wants: map[string]workload.MilliCPU{}, began: s.Now}
 	c.Capacity = 32000
 	c.batch("hog", 16000)
 	for i := range 9 {
@@ -91,10 +95,11 @@ func (c *court) step() {
 		}
 		c.latest[c.part].above = c.hurt()
 	}
+	c.answer()
 	var disturbed []Disturbance
 	for i := range c.Pods {
-		if c.Pods[i].Class == workload.LS {
-			disturbed = append(disturbed, Disturbance{Pod: i, Ref: c.Pods[i].Ref, Latest: c.latest})
+		if c.Pods[i].UID == "web" && c.Pods[i].Class == workload.LS {
+			disturbed = append(disturbed, Disturbance{Pod: i, Ref: c.Pods[i].Ref, Latest: c.latest, Objective: c.objective})
 		}
 	}
 	limits, decisions := c.c.Step(&c.View, disturbed, !c.preview, func(pod int) bool { return !c.unable[c.Pods[pod].UID] })
