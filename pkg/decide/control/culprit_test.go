@@ -67,7 +67,7 @@ func (c *court) waitsFor(name string, most workload.MilliCPU) {
 	}
 }
 
-// has returns what a BE pod uses now.
+// has returns what a pod uses now.
 func (c *court) has(name string) workload.MilliCPU {
 	if limit, ok := c.limits[name]; ok {
 		return min(limit, c.wants[name])
@@ -77,7 +77,8 @@ func (c *court) has(name string) workload.MilliCPU {
 
 func (c *court) step() {
 	for i := range c.Containers {
-		if b := &c.Containers[i]; b.Class == workload.BE {
+		b := &c.Containers[i]
+		if _, wants := c.wants[b.ID]; wants {
 			b.CPU.Usage = c.has(b.ID)
 		}
 	}
@@ -94,6 +95,7 @@ func (c *court) step() {
 			c.latest[k] = Reading{from: c.latest[k].at, at: at}
 		}
 		c.latest[c.part].above = c.hurt()
+		c.latest[c.part].value = c.latest[c.part].above
 	}
 	c.answer()
 	var disturbed []Disturbance
