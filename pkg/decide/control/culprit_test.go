@@ -404,10 +404,17 @@ func TestCulpritProperties(t *testing.T) {
 		c.c = NewCulprit(BatchConfig{FloorPercent: floor}, time.Second)
 		c.Shared = 32000
 		least := max(c.c.batch.Floor(&c.View)/10, leastQuota)
-		waits := 0.0
+		waits, answers := 0.0, 0.008
 		c.hurt = func() float64 { return waits }
+		if rapid.Bool().Draw(t, "objective") {
+			c.answers = func() float64 { return answers }
+		}
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			waits = rapid.SampledFrom([]float64{0, 0.05, 0.12, 0.3, 0.9}).Draw(t, "waits")
+			answers = rapid.SampledFrom([]float64{0.008, 0.019, 0.05}).Draw(t, "answers")
+			if c.objective != nil && rapid.IntRange(0, 5).Draw(t, "lost") == 0 {
+				c.objective.Measured, c.objective.lost = false, rapid.Bool().Draw(t, "lately")
+			}
 			c.unread = rapid.IntRange(0, 9).Draw(t, "unread") == 0
 			c.unable["hog"] = rapid.IntRange(0, 19).Draw(t, "unable") == 0
 			c.wants[rapid.SampledFrom([]string{"hog", "job0", "job1"}).Draw(t, "who")] = workload.MilliCPU(rapid.IntRange(0, 20000).Draw(t, "wants"))
@@ -430,7 +437,7 @@ func TestCulpritProperties(t *testing.T) {
 				}
 			}
 		}
-		waits, c.unread, c.unable = 0, false, map[string]bool{}
+		waits, answers, c.unread, c.unable = 0, 0.008, false, map[string]bool{}
 		c.steps(int((holdTime << mostDoubled).Seconds()) + 20*int(easeTime.Seconds()))
 		if len(c.limits) > 0 {
 			t.Fatalf("with quiet services, limited are %v: %v", c.limits, c.log)
