@@ -8,13 +8,15 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 )
 
-// culpritRun is the outcome of the scenario culprit.
+// culpritRun is the outcome of a scenario with a culprit.
 type culpritRun struct {
 	*report
+	pod                     string // the culprit
 	start                   time.Time
 	squeezed, confirmed     time.Duration // since the culprit's begin; 0 for never
 	late, lateAfter         float64       // share of the services' time, while the culprit is busy, and from its confirmation on
-	others, culprit         float64       // CPU seconds that the nine and the culprit did
+	others, culprit         float64       // CPU seconds that the other batch pods and the culprit did
+	services                float64       // those that the services did which are no culprit
 	lateSteps, steps        int
 	lateStepsAfter, stepsIn int
 }
@@ -28,7 +30,7 @@ const (
 func (r *culpritRun) Record(now time.Time, mode control.Mode, d *control.Decision) {
 	since := now.Sub(r.start) - culpritBegin
 	switch {
-	case d.Controller == "culprit" && d.Object != "sim/scan":
+	case d.Controller == "culprit" && d.Object != r.pod:
 		r.squeezed = -1 // somebody else is suspected
 	case d.Controller == "culprit" && d.Action == "squeeze" && r.squeezed == 0:
 		r.squeezed = since
@@ -38,20 +40,16 @@ func (r *culpritRun) Record(now time.Time, mode control.Mode, d *control.Decisio
 	r.report.Record(now, mode, d)
 }
 
-func runCulprit(t *testing.T, mode control.Mode, threshold int) *culpritRun {
+func runCulprit(t *testing.T, text, pod string, mode control.Mode, threshold int) *culpritRun {
 	t.Helper()
-	text, err := Text("culprit")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := parsed(t, string(text))
+	s := parsed(t, text)
 	s.Config.Control.Culprit.Mode = mode
 	s.Config.Control.Batch.ThresholdPercent = threshold
 	sim, err := prepare(s, trial{policy: Suppression, vary: 1, tight: 1, budget: always})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &culpritRun{report: &sim.report, start: time.Time(s.Start)}
+	r := &culpritRun{report: &sim.report, pod: pod, start: time.Time(s.Start)}
 	sim.options.Audit = r
 	sim.kubelet.setUp()
 	err = sim.manage()
@@ -64,7 +62,10 @@ func runCulprit(t *testing.T, mode control.Mode, threshold int) *culpritRun {
 		sim.steer(now+step, sim.advance(now))
 		for _, c := range sim.node.containers {
 			switch {
+			case strings.HasPrefix(c.ref, pod):
+				r.culprit += c.done
 			case c.isService() && now >= culpritBegin && now < culpritEnd:
+				r.services += c.done
 				late := 0
 				if c.p99 > c.Service.SLO.Seconds() {
 					late = 1
@@ -73,8 +74,6 @@ func runCulprit(t *testing.T, mode control.Mode, threshold int) *culpritRun {
 				if r.confirmed > 0 {
 					r.stepsIn, r.lateStepsAfter = r.stepsIn+1, r.lateStepsAfter+late
 				}
-			case strings.HasPrefix(c.ref, "sim/scan"):
-				r.culprit += c.done
 			case strings.HasPrefix(c.ref, "sim/job"):
 				r.others += c.done
 			}
@@ -89,7 +88,11 @@ func runCulprit(t *testing.T, mode control.Mode, threshold int) *culpritRun {
 // the numbers of docs/simulation.md.
 func TestCulpritAmongTen(t *testing.T) {
 	t.Parallel()
-	without, with, all := runCulprit(t, control.Off, 95), runCulprit(t, control.On, 95), runCulprit(t, control.Off, 65)
+	text := scenarioText(t, "culprit")
+	run := func(mode control.Mode, threshold int) *culpritRun {
+		return runCulprit(t, text, "sim/scan", mode, threshold)
+	}
+	without, with, all := run(control.Off, 95), run(control.On, 95), run(control.Off, 65)
 	for name, r := range map[string]*culpritRun{"without": without, "with": with, "all squeezed": all} {
 		t.Logf("%s: squeezed after %v, confirmed after %v; services late %.2f %%, %.2f %% after the confirmation; the culprit did %.0f CPU seconds, the nine %.0f",
 			name, r.squeezed, r.confirmed, 100*r.late, 100*r.lateAfter, r.culprit, r.others)
@@ -106,4 +109,45 @@ func TestCulpritAmongTen(t *testing.T) {
 	if with.others < 0.999*without.others {
 		t.Errorf("the nine others do %.1f CPU seconds, and %.1f without the controller", with.others, without.others)
 	}
+}
+
+// TestGreedyService checks on the scenario that one service among five that makes the others wait is found
+// within seconds where it permits that, that the others are then on time again, and that nobody else loses
+// anything. The log has the numbers of docs/simulation.md.
+func TestGreedyService(t *testing.T) {
+	t.Parallel()
+	text := scenarioText(t, "greedy-service")
+	run := func(text string, mode control.Mode) *culpritRun {
+		return runCulprit(t, text, "sim/index", mode, 95)
+	}
+	without, with := run(text, control.Off), run(text, control.On)
+	denied := run(strings.Replace(text, "allow.sluice.dev: demote", "allow.sluice.dev: none", 1), control.On)
+	for name, r := range map[string]*culpritRun{"without": without, "with": with, "not permitted": denied} {
+		t.Logf("%s: squeezed after %v, confirmed after %v; the four other services late %.2f %%, %.2f %% after the confirmation; they did %.0f CPU seconds, the culprit %.0f, batch work %.0f",
+			name, r.squeezed, r.confirmed, 100*r.late, 100*r.lateAfter, r.services, r.culprit, r.others)
+	}
+	if without.late < 0.9 || without.squeezed != 0 || denied.squeezed != 0 {
+		t.Errorf("without the controller the others are late for %.3f of the time, squeezed after %v, and where it is not permitted after %v", without.late, without.squeezed, denied.squeezed)
+	}
+	if with.squeezed <= 0 || with.squeezed > 13*time.Second || with.confirmed > 30*time.Second {
+		t.Errorf("squeezed after %v, confirmed after %v", with.squeezed, with.confirmed)
+	}
+	if with.late > 0.04 || with.lateAfter > 0.02 {
+		t.Errorf("the others are late for %.3f of the time, and for %.3f after the culprit was found", with.late, with.lateAfter)
+	}
+	if with.others < 0.999*without.others || with.services < 0.999*without.services {
+		t.Errorf("batch work does %.1f CPU seconds, and %.1f without the controller; the other services %.1f and %.1f", with.others, without.others, with.services, without.services)
+	}
+	if least := 4 * (culpritEnd - culpritBegin).Seconds(); with.culprit < least {
+		t.Errorf("the culprit does %.0f CPU seconds, and its request are %.0f", with.culprit, least)
+	}
+}
+
+func scenarioText(t *testing.T, name string) string {
+	t.Helper()
+	text, err := Text(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

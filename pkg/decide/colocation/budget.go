@@ -109,8 +109,13 @@ func (d *BudgetDivider) claim(v *NodeView, b *Budget) {
 // be batch work, and the kubelet must not be resizing it. On cgroup v1 the runtime must not be
 // creating one of its containers, since it could not write a quota above the pod's.
 func mayClaim(v *NodeView, b *Budget, pod int) bool {
+	return v.Pods[pod].Class == workload.BE && mayLimit(v, b, pod)
+}
+
+// mayLimit reports whether the cgroup of a pod may get a quota now.
+func mayLimit(v *NodeView, b *Budget, pod int) bool {
 	p := &v.Pods[pod]
-	if p.Class != workload.BE || b.Resizing[p.UID] {
+	if b.Resizing[p.UID] {
 		return false
 	}
 	if !b.NestedQuotas {

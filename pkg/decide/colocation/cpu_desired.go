@@ -13,7 +13,7 @@ type CPUDesired struct {
 	Pods         map[string]qos.Loop // quotas by UID of batch pods outside of batch cgroups
 	BatchCgroups map[string]qos.Loop // quotas by path
 	Parts        map[string]qos.Loop // quotas by UID of pods in batch cgroups, in place of CPU weights among them
-	Culprits     map[string]qos.Loop // quotas by UID of batch pods that make services wait
+	Culprits     map[string]qos.Loop // quotas by UID of pods that make services wait
 	LSWeights    map[string]int      // by path of a parent: weight, in percent, of everything below it that is not batch work
 }
 

@@ -176,7 +176,7 @@ func targets(inv *Inventory, b *BatchCgroups) []observe.Target {
 		all = append(all, observe.Target{ID: c.ID, Path: c.Path, Fast: fast, LS: !batch})
 		if batch && c.PodPath != "" && !b.Holds(c.Above) && !c.SharedPodCgroup {
 			pods = append(pods, observe.Target{ID: PodTarget + c.Pod.UID, Path: c.PodPath, CPUOnly: true, Memory: true})
-		} else if c.PodPath != "" && (c.Request.Burst.Auto || inv.BurstAll) {
+		} else if c.PodPath != "" && (c.Request.Burst.Auto || inv.BurstAll || c.Request.Allow.Value&workload.Demote != 0) {
 			pods = append(pods, observe.Target{ID: PodTarget + c.Pod.UID, Path: c.PodPath, CPUOnly: true})
 		}
 	}

@@ -102,9 +102,12 @@ func (c *Controllers) stepLimits(v *NodeView, in *Inputs, want CPUDesired, d *De
 	c.stepBounds(v, in, d)
 }
 
-// stepCulprit limits the BE pods that make services wait.
+// stepCulprit limits the pods that make services wait.
 func (c *Controllers) stepCulprit(v *NodeView, in *Inputs, want CPUDesired, d *Desired) {
 	v.WatchClosely = ""
+	for i := range v.Pods {
+		v.Pods[i].Squeezed = false
+	}
 	mode := in.Culprit.Mode
 	if !in.Decides(mode) {
 		return
@@ -112,13 +115,15 @@ func (c *Controllers) stepCulprit(v *NodeView, in *Inputs, want CPUDesired, d *D
 	b := Budget{Now: v.Now, Resizing: in.Resizing, NestedQuotas: in.NestedQuotas}
 	limits, decided := c.Culprit.Step(&v.View, d.Disturbed, in.Acts(mode), func(pod int) bool {
 		first := &v.Members[v.Pods[pod].First]
-		return first.PodPath != "" && !first.SharedPodCgroup && mayClaim(v, &b, pod)
+		return first.PodPath != "" && !first.SharedPodCgroup && mayLimit(v, &b, pod)
 	})
 	d.decide(in.Of(mode), decided)
 	v.WatchClosely = c.Culprit.Closely()
 	for _, l := range limits {
-		want.Culprits[v.Pods[l.Pod].UID] = qos.Loop{Quota: Quota(l.CPU), Why: l.Why}
+		p := &v.Pods[l.Pod]
+		want.Culprits[p.UID], p.Squeezed = qos.Loop{Quota: Quota(l.CPU), Why: l.Why}, true
 	}
+	v.Demoted += c.Culprit.Taken(&v.View)
 }
 
 // stepBounds decides which part of its budget batch work keeps in the next step.

@@ -52,7 +52,7 @@ func (v *NodeView) SetInventory(inv *Inventory) {
 	if v.index == nil {
 		v.index, v.pods, v.Held = map[string]int{}, map[string]int{}, map[string]control.Held{}
 	}
-	v.rules = inv.Rules
+	v.rules, v.ExclusivePools = inv.Rules, inv.ExclusivePools
 	v.Shared, v.Allocatable, v.Capacity = inv.Shared, inv.Allocatable, inv.Capacity
 	v.ThreadsPerCore, v.MemoryTotal, v.NoReclaim = inv.ThreadsPerCore, inv.MemoryTotal, inv.NoReclaim
 

@@ -60,8 +60,8 @@ func NewBounds(interval time.Duration) *Bounds {
 	return &Bounds{interval: interval, share: 100, cut: boundCutTime}
 }
 
-// Closely returns the UID of the pod whose bound on waiting for CPUs is broken most or nearest to it;
-// "" if no pod has one. Its waiting must be measured at each step.
+// Closely returns the UID of the pod whose bound on waiting for CPUs or objective is broken most or nearest
+// to it; "" if no pod has one. Its waiting must be measured at each step.
 func (b *Bounds) Closely() string { return b.closely }
 
 // Step returns the share of batch work. If acts is false, the share stays 100 %, and Step only says
@@ -122,6 +122,8 @@ type boundsState struct {
 	tight bool    // some bound is nearly broken
 	blind bool    // some waiting is not known any more
 	stale bool    // some measurement does not show yet what the last growth has brought
+
+	nearest float64 // the largest ratio of what is measured to what is tolerated
 }
 
 // overrun is a bound or an objective that others break.
@@ -160,7 +162,7 @@ func (o *overrun) keeps() int {
 func (b *Bounds) judge(disturbed []Disturbance) (s boundsState) {
 	b.closely = ""
 	s.worst.ratio = 1
-	nearest := -1.0
+	s.nearest = -1
 	for i := range disturbed {
 		d := &disturbed[i]
 		if d.throttled() {
@@ -179,9 +181,7 @@ func (b *Bounds) judge(disturbed []Disturbance) (s boundsState) {
 				continue
 			}
 			ratio := bound.WaitingFraction / bound.tolerated
-			if ratio > nearest {
-				nearest, b.closely = ratio, d.UID
-			}
+			b.near(&s, ratio, d)
 			if ratio > s.worst.ratio && b.breaks(bound, &d.Latest[bound.part]) {
 				s.worst = overrun{ratio: ratio, ref: d.Ref, bound: bound}
 			}
@@ -191,6 +191,13 @@ func (b *Bounds) judge(disturbed []Disturbance) (s boundsState) {
 	return s
 }
 
+// near lets a pod be measured closely that is nearest to breaking what it asks for.
+func (b *Bounds) near(s *boundsState, ratio float64, d *Disturbance) {
+	if ratio > s.nearest {
+		s.nearest, b.closely = ratio, d.UID
+	}
+}
+
 func (b *Bounds) judgeObjective(d *Disturbance, s *boundsState) {
 	o := d.Objective
 	if !o.Measured {
@@ -198,7 +205,8 @@ func (b *Bounds) judgeObjective(d *Disturbance, s *boundsState) {
 		return
 	}
 	ratio := o.Seconds / o.tolerated
-	if ratio > s.worst.ratio && o.Slow >= leastSlow && !o.from.Before(b.cutAt) {
+	b.near(s, ratio, d)
+	if ratio > s.worst.ratio && o.broken() && o.since(b.cutAt) {
 		s.worst = overrun{ratio: ratio, ref: d.Ref, objective: o}
 	}
 	s.tight = s.tight || o.Seconds > o.ample

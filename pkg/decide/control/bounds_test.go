@@ -18,6 +18,8 @@ type borne struct {
 	*scene
 	interference *Interference
 	bounds       *Bounds
+	culprit      *Culprit          // nil if nobody looks for one
+	limit        workload.MilliCPU // of batch work as the culprit; 0 for none
 	preview      bool
 	hold         bool // a culprit is being tried
 	unread       bool // how the service waits is not measured
@@ -41,7 +43,7 @@ func newBorne(slo workload.SLO, waits func(batch workload.MilliCPU) float64) *bo
 
 // step runs a second in which batch work would use that much.
 func (b *borne) step(wants workload.MilliCPU) {
-	used := b.share.of(wants)
+	used := b.used(wants)
 	b.at("batch").CPU.Usage = used
 	web := b.at("web")
 	before := web.RunDelay.At
@@ -55,8 +57,31 @@ func (b *borne) step(wants workload.MilliCPU) {
 	waits := min(b.waits(used), 0.99)
 	web.RunDelay.Waiting = float64(web.CPU.Usage) / 1000 * waits / (1 - waits)
 	disturbed, _ := b.interference.Step(&b.View)
+	if b.culprit != nil {
+		b.limit = 0
+		limits, decisions := b.culprit.Step(&b.View, disturbed, true, func(int) bool { return true })
+		for _, l := range limits {
+			b.limit = l.CPU
+		}
+		b.hold, b.decisions = b.culprit.Trying(), append(b.decisions, decisions...)
+	}
 	share, decisions := b.bounds.Step(&b.View, disturbed, !b.preview, b.hold)
 	b.share, b.Share, b.disturbed, b.decisions = share, share, disturbed, append(b.decisions, decisions...)
+}
+
+// used returns what batch work uses if it wants that much.
+func (b *borne) used(wants workload.MilliCPU) workload.MilliCPU {
+	if used := b.share.of(wants); b.limit == 0 || used < b.limit {
+		return used
+	}
+	return b.limit
+}
+
+// accuse lets a culprit be looked for among batch work and two pods more.
+func (b *borne) accuse() {
+	b.run("job0", workload.BE, 0, 0)
+	b.run("job1", workload.BE, 0, 0)
+	b.culprit = NewCulprit(BatchConfig{}, time.Second)
 }
 
 func (b *borne) runs(seconds int, wants workload.MilliCPU) {

@@ -208,9 +208,9 @@ func (c *SLOConfig) Check() []Problem {
 	return checkPercent(nil, "leastPercent", c.LeastPercent, 1, 100)
 }
 
-// CulpritConfig limits the BE pod that makes a service wait.
+// CulpritConfig limits the pod that makes a service wait.
 type CulpritConfig struct {
-	Mode Mode `yaml:"mode"` // Mode of CPU limits for the batch pod that makes an LS pod wait.
+	Mode Mode `yaml:"mode"` // Mode of CPU limits for the pod that makes an LS pod wait: a batch pod, or an LS pod that allows `demote`.
 }
 
 // OfferMemoryBy is what counts of the memory of others than BE.

@@ -26,7 +26,7 @@ type View struct {
 
 	Shared         workload.MilliCPU // CPUs that the pools divide: all but the reserved, the system's and the pinned ones
 	Lent           workload.MilliCPU // CPUs of idle LSR pins, which batch work may use too
-	Demoted        workload.MilliCPU // CPU time that demotion keeps from services and that batch work must not get
+	Demoted        workload.MilliCPU // CPU time that demotion and the culprit's limit keep from services and that batch work must not get
 	Allocatable    workload.MilliCPU // including the pinned CPUs
 	Capacity       workload.MilliCPU // all CPUs that are online
 	ThreadsPerCore int
@@ -35,9 +35,10 @@ type View struct {
 	MemoryTotal    int64  // memory of the machine, or the limit of all pods together, in bytes
 	NoReclaim      bool   // the kernel can't reclaim memory from a single container (memory.reclaim needs cgroup v2 and Linux 5.19)
 
-	Pools      []Pool      // in descending priority; the last is the batch pool
-	Pods       []Pod       // in the order of their containers
-	Containers []Container // grouped by pod, the oldest pod first
+	ExclusivePools bool        // pools have CPUs of their own
+	Pools          []Pool      // in descending priority; the last is the batch pool
+	Pods           []Pod       // in the order of their containers
+	Containers     []Container // grouped by pod, the oldest pod first
 
 	// APIPods is what the API knows of the node's pods, by UID, and Stuck the pods that could not
 	// start, from sluice-kube and from the node. HasCRI is set if pods can be ended through the
@@ -140,6 +141,7 @@ type Pod struct {
 	SLO          workload.SLO     // the tightest bounds of its containers
 	Latency      observe.Latency  // by the histogram that SLO.Latency names; zero if it names none
 	Allow        workload.Actions // actions that the annotation allow.sluice.dev permits although the pod is not BE
+	Squeezed     bool             // it has a lower CPU limit as a culprit
 	First, Count int              // range of its containers in View.Containers
 }
 

@@ -2,7 +2,6 @@ package control
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -10,7 +9,7 @@ import (
 
 // The constants say how a suspect is found, tried and held.
 const (
-	suspectTime    = 2 * time.Second  // an LS pod must have waited for so long before a BE pod is suspected
+	suspectTime    = 2 * time.Second  // an LS pod must have waited for so long before a pod is suspected
 	culpritShare   = 0.4              // least part of a resource's use by all BE pods that a suspect has
 	culpritTimes   = 2                // a suspect uses at least so many times the mean of the other BE pods
 	culpritOthers  = 2                // with fewer other BE pods that are measured, nobody is suspected
@@ -27,9 +26,10 @@ const (
 	helpedFraction = 0.5 // part of the excess before the trial that may be left if the trial helped
 )
 
-// Culprit finds the BE pod that makes a service wait, and lowers its CPU limit rather than that
-// of all batch work. It suspects the pod that uses most of what the service waits for, lowers its
-// limit step by step, and observes whether the service waits less. If so, the pod keeps the
+// Culprit finds the pod that makes a service wait, and lowers its CPU limit rather than that of all
+// batch work. It suspects the BE pod that uses most of what the service waits for, or else the LS
+// pod that permits it (allow.sluice.dev: demote). It lowers the pod's limit step by step, for an LS
+// pod down to its request, and observes whether the service waits less. If so, the pod keeps the
 // limit for a while and then gets its CPU back step by step. If not, it gets all back at once,
 // and is not suspected for some time. One pod is tried at a time, since the effects of
 // two could not be distinguished.
@@ -37,15 +37,17 @@ type Culprit struct {
 	batch    BatchConfig
 	interval time.Duration
 	watch    stopwatch
-	pods     perID[accused] // by UID of BE pods
-	growth   perID[growth]  // by ID of BE containers
+	pods     perID[accused] // by UID
+	growth   perID[growth]  // by ID of containers
 	suspicion
-	suspected time.Duration // for which there has been a suspicion, of one pod or another
-	trying    bool          // one pod is being tried
-	nearly    bool          // a trial may begin in a moment
-	closely   string        // UID of the LS pod of which Closely speaks
+	suspected time.Duration  // for which there has been a suspicion, of one pod or another
+	unclear   perID[unclear] // by UID of LS pods that break their objectives
+	seeking   bool           // it may show in a moment what a pod that breaks its objective waits for
+	trying    bool           // one pod is being tried
+	nearly    bool           // a trial may begin in a moment
+	closely   string         // UID of the LS pod of which Closely speaks
 
-	uses      []batchPodUse
+	uses      []podUse
 	limits    []PodLimit
 	decisions []Decision
 }
@@ -57,7 +59,7 @@ type PodLimit struct {
 	Why string
 }
 
-// accused is what is known of a BE pod that was suspected.
+// accused is what is known of a pod that was suspected.
 type accused struct {
 	phase culpritPhase
 	trouble
@@ -88,15 +90,31 @@ const (
 type trouble struct {
 	victim, ref string  // UID, and "namespace/name"
 	part        int     // of Strain
+	calm        float64 // its baseline when it was suspected, which others than batch work may raise
 	before      float64 // excess over the baseline before the first cut
 	bears       float64 // excess from which the pod suffers; 0 for Suffers
+	late        bool    // the pod breaks its objective, and how it waits only says what is short
 }
 
 // most returns the excess from which the LS pod suffers.
 func (t *trouble) most() float64 { return cmp.Or(t.bears, Suffers) }
 
 // enough returns the excess up to which a trial counts as helpful.
-func (t *trouble) enough() float64 { return min(t.most(), t.before*helpedFraction) }
+func (t *trouble) enough() float64 {
+	if t.late {
+		return t.before * helpedFraction
+	}
+	return min(t.most(), t.before*helpedFraction)
+}
+
+// objective returns the objective by which the trouble is judged; nil if it is judged by the waiting
+// alone.
+func (t *trouble) objective(d *Disturbance) *Objective {
+	if o := d.Objective; t.late && o != nil && (o.Measured || o.lost) {
+		return o
+	}
+	return nil
+}
 
 // readings is the mean of several measurements.
 type readings struct {
@@ -105,9 +123,10 @@ type readings struct {
 	n    int
 }
 
-func (m *readings) add(r *Reading) {
+// add adds a measurement above a baseline, once.
+func (m *readings) add(r *Reading, calm float64) {
 	if !r.at.Equal(m.last) {
-		m.last, m.sum, m.n = r.at, m.sum+r.above, m.n+1
+		m.last, m.sum, m.n = r.at, m.sum+max(0, r.value-calm), m.n+1
 	}
 }
 
@@ -127,7 +146,20 @@ func (c *Culprit) Closely() string { return c.closely }
 // change meanwhile.
 func (c *Culprit) Trying() bool { return c.trying || c.nearly }
 
-// Step returns the limits of the BE pods that make services wait. If acts is false, nothing is
+// Taken returns the additional CPU that limited services would use without their limits. It counts
+// those that still use up their limit.
+func (c *Culprit) Taken(v *View) (sum workload.MilliCPU) {
+	for _, l := range c.limits {
+		p := &v.Pods[l.Pod]
+		a := c.pods.find(p.UID)
+		if use, measured := c.useOf(v, p); a != nil && measured && p.Class != workload.BE && use >= perCent(l.CPU, atQuota) {
+			sum += max(0, a.from-l.CPU)
+		}
+	}
+	return sum
+}
+
+// Step returns the limits of the pods that make services wait. If acts is false, nothing is
 // limited and nothing can be concluded, and Step only says whom it would limit. The function can
 // reports whether the pod at an index of View.Pods may be limited now. A limit that can't be for a
 // moment is paused. The list is valid until the next step.
@@ -144,12 +176,13 @@ func (c *Culprit) Step(v *View, disturbed []Disturbance, acts bool, can func(pod
 	}
 	c.pods.end()
 	trying := c.trying
+	c.seeking = false
 	for i := range v.Pods {
 		if a := c.pods.find(v.Pods[i].UID); a != nil {
 			c.advance(v, &v.Pods[i], a, disturbed, passed, can(i))
 		}
 	}
-	if trying || c.trying || v.Batch.Squeeze || v.Share.limits() {
+	if trying || c.trying {
 		c.suspicion, c.suspected = suspicion{}, 0
 	} else {
 		c.suspect(v, disturbed, passed, acts, can)
@@ -157,7 +190,7 @@ func (c *Culprit) Step(v *View, disturbed []Disturbance, acts bool, can func(pod
 			c.suspected = 0
 		}
 	}
-	c.nearly = acts && (c.pod != "" && c.suspected < observeTime || c.waitsAgain(v))
+	c.nearly = acts && (c.seeking || c.pod != "" && c.suspected < observeTime || c.waitsAgain(v))
 	for i := range v.Pods {
 		if a := c.pods.find(v.Pods[i].UID); a != nil && a.phase != culpritFree && !a.paused {
 			c.limits = append(c.limits, PodLimit{i, a.limit, a.why})
@@ -169,182 +202,6 @@ func (c *Culprit) Step(v *View, disturbed []Disturbance, acts bool, can func(pod
 	return c.limits, c.decisions
 }
 
-// latestOf returns the latest measurement of what a victim waits for, and whether it was made
-// closely enough to follow what has just changed.
-func (c *Culprit) latestOf(v *View, disturbed []Disturbance, t *trouble) (r *Reading, fresh bool) {
-	for i := range disturbed {
-		if d := &disturbed[i]; v.Pods[d.Pod].UID == t.victim {
-			return &d.Latest[t.part], c.fresh(v, &d.Latest[t.part])
-		}
-	}
-	return nil, false
-}
-
-func (c *Culprit) fresh(v *View, r *Reading) bool {
-	return known(v.Now, r.at, c.interval) && r.at.Sub(r.from) <= staleAfter*c.interval
-}
-
-// advance brings one pod a step further.
-func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, passed time.Duration, can bool) {
-	a.passed += passed
-	a.spared = max(0, a.spared-passed)
-	if a.phase == culpritFree {
-		if a.passed >= forgetTime {
-			c.pods.drop(p.UID)
-		}
-		return
-	}
-	if a.paused = !can; a.paused {
-		if a.pausedFor += passed; a.pausedFor >= blindTime {
-			c.free(p, a, "restore", fmt.Sprintf("its limit could not be changed for %s, because a container of it starts or it is resized", blindTime), a.denied)
-		}
-		return
-	}
-	if a.pausedFor > 0 && a.phase == culpritTried { // what was measured without the limit says nothing about it
-		a.cutAt, a.passed, a.seen = v.Now, 0, readings{}
-	}
-	a.pausedFor = 0
-	r, fresh := c.latestOf(v, disturbed, &a.trouble)
-	if r == nil {
-		c.free(p, a, "restore", a.ref+" is gone", a.denied)
-		return
-	}
-	if a.waited += passed; !fresh || r.above < a.most() {
-		a.waited = 0
-	}
-	switch a.phase {
-	case culpritTried:
-		if fresh && !r.from.Before(a.cutAt.Add(-c.interval/4)) {
-			a.seen.add(r)
-		}
-		c.try(v, p, a)
-	case culpritHeld:
-		switch {
-		case a.waited >= holdTime:
-			c.deny(p, a, fmt.Sprintf("%s has been waiting again for %s, although this pod has little CPU", a.ref, holdTime))
-		case a.passed >= holdTime<<a.again && c.bears(v, a, r):
-			a.phase = culpritEasing
-			c.ease(v, p, a)
-		}
-	case culpritEasing:
-		switch {
-		case a.waited >= suspectTime:
-			a.again, a.phase = min(a.again+1, mostDoubled), culpritHeld
-			if !c.trying {
-				a.phase, c.trying = culpritTried, true
-			}
-			a.before = r.above
-			c.limit(v, p, a, a.good, fmt.Sprintf("%s waits again (%s) since this pod has more than %s CPUs", a.ref, inPercent(r.above), inCPUs(a.good)))
-		case a.passed >= easeTime && c.bears(v, a, r):
-			c.ease(v, p, a)
-		}
-	case culpritFree:
-	}
-}
-
-// bears reports whether a measurement since the last change of a pod's limit shows that the service can
-// bear it. It need not be a fresh one, because each step of the way back takes as long as the slowest
-// measurement.
-func (c *Culprit) bears(v *View, a *accused, r *Reading) bool {
-	return r.above < a.most() && knownSlowly(v.Now, r.at, c.interval) && r.at.After(a.cutAt)
-}
-
-// waitsAgain reports whether a service waits while a culprit is on its way back.
-func (c *Culprit) waitsAgain(v *View) bool {
-	for i := range v.Pods {
-		if a := c.pods.find(v.Pods[i].UID); a != nil && a.phase == culpritEasing && a.waited > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// try lowers the limit further, or ends the trial.
-func (c *Culprit) try(v *View, p *Pod, a *accused) {
-	helped := a.seen.n > 0 && a.seen.mean() < a.enough()
-	use, used := c.useOf(v, p)
-	next := max(c.floor(v), perCent(min(use, a.limit), cutPercent))
-	switch {
-	case helped && a.passed >= observeTime:
-		a.phase, a.good, a.passed, a.waited, a.denied = culpritHeld, a.limit, 0, 0, 0
-		a.why = fmt.Sprintf("%s waited while this pod had more: its %s was %s above its calm baseline, and is %s now", a.ref, a.name(), inPercent(a.before), inPercent(a.seen.mean()))
-		c.decide(p, "confirm", "", inCPUs(a.limit)+" CPUs", fmt.Sprintf("%s; the limit holds for %s", a.why, holdTime<<a.again), "", a.facts(a.seen.mean(), a.limit))
-	case helped || a.passed < cutTime:
-	case a.seen.n == 0:
-		if a.passed >= blindTime {
-			c.free(p, a, "restore", "nobody knows whether the limit helps: how long "+a.ref+" waits was not measured", a.denied)
-			a.spared = unsuspectTime
-		}
-	case used && next < a.limit:
-		c.limit(v, p, a, next, fmt.Sprintf("%s still waits (%s), and this pod uses %s CPUs", a.ref, inPercent(a.seen.mean()), inCPUs(use)))
-	case a.passed >= observeTime:
-		c.deny(p, a, fmt.Sprintf("its lower limit does not help: the %s of %s was %s above its calm baseline before, and is %s now", a.name(), a.ref, inPercent(a.before), inPercent(a.seen.mean())))
-	}
-}
-
-// limit sets a lower limit.
-func (c *Culprit) limit(v *View, p *Pod, a *accused, to workload.MilliCPU, why string) {
-	from := inCPUs(a.limit) + " CPUs"
-	if a.limit == 0 {
-		from = inCPUs(a.from) + " CPUs in use"
-	}
-	excess := a.before
-	if a.seen.n > 0 {
-		excess = a.seen.mean()
-	}
-	a.limit, a.cutAt, a.passed, a.waited, a.seen = to, v.Now, 0, 0, readings{}
-	a.why = fmt.Sprintf("%s; its CPU limit is %s", why, inCPUs(to))
-	c.decide(p, "squeeze", from, inCPUs(to)+" CPUs", a.why, "limit", a.facts(excess, to))
-}
-
-// ease gives the pod some CPU back, and in the end all.
-func (c *Culprit) ease(v *View, p *Pod, a *accused) {
-	a.passed, a.good, a.cutAt = 0, a.limit, v.Now
-	next := max(a.limit+1, perCent(a.limit, easePercent))
-	if a.limit >= a.from { // which was observed for easeTime
-		c.free(p, a, "restore", a.ref+" does not wait any more", a.denied)
-		return
-	}
-	from, to := distinctCPUs(a.limit, next)
-	a.limit = next
-	a.why = fmt.Sprintf("it gets its CPU back step by step, while %s does not wait; it used %s CPUs before", a.ref, inCPUs(a.from))
-	c.decide(p, "ease", from, to, a.why, "limit", a.facts(0, next))
-}
-
-// deny ends a trial that did not help.
-func (c *Culprit) deny(p *Pod, a *accused, why string) {
-	spared := unsuspectTime << a.denied
-	c.free(p, a, "acquit", fmt.Sprintf("%s; it is not suspected for %s", why, spared), min(a.denied+1, mostDoubled))
-	a.spared, a.good = spared, 0
-}
-
-// free removes the pod's limit.
-func (c *Culprit) free(p *Pod, a *accused, action, why string, denied int) {
-	c.decide(p, action, inCPUs(a.limit)+" CPUs", "no limit", why, "limit", a.facts(0, a.limit))
-	*a = accused{spared: a.spared, denied: denied, again: a.again, good: min(a.good, a.from)}
-}
-
-// name names what the victim waits for.
-func (t *trouble) name() string {
-	name, _ := strainName(t.part)
-	return name
-}
-
-func (a *accused) facts(excess float64, limit workload.MilliCPU) []Fact {
-	return []Fact{{"excess_before", a.before}, {"excess", excess}, cpuFact("limit_cpus", limit), cpuFact("usage_before_cpus", a.from)}
-}
-
 func (c *Culprit) decide(p *Pod, action, from, to, why, moves string, facts []Fact) {
 	c.decisions = append(c.decisions, Decision{Controller: "culprit", Object: p.Ref, Action: action, From: from, To: to, Why: why, Moves: moves, Facts: facts})
-}
-
-// floor returns the least limit of a pod: its part of batch work's floor.
-func (c *Culprit) floor(v *View) workload.MilliCPU {
-	pods := workload.MilliCPU(0)
-	for i := range v.Pods {
-		if v.Pods[i].Class == workload.BE {
-			pods++
-		}
-	}
-	return max(c.batch.Floor(v)/max(pods, 1), leastQuota)
 }

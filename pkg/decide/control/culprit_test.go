@@ -23,6 +23,10 @@ type court struct {
 	slow       bool            // it is measured each ten seconds only
 	part       int             // what the service waits for
 	hurt       func() float64
+	answers    func() float64 // seconds that the service needs to answer; nil if it has no objective
+	objective  *Objective     // of 20 ms, by the latest reading
+
+	slowRequests int // of a window in which the objective is broken
 
 	wants     map[string]workload.MilliCPU
 	limits    map[string]workload.MilliCPU
@@ -38,7 +42,7 @@ const runDelay = 3
 func newCourt() *court {
 	s := newScene(32)
 	s.run("web", workload.LS, 4000, 0)
-	c := &court{scene: s, c: NewCulprit(BatchConfig{}, time.Second), unable: map[string]bool{}, unmeasured: map[string]bool{}, part: runDelay, wants: map[string]workload.MilliCPU{}, began: s.Now}
+	c := &court{scene: s, c: NewCulprit(BatchConfig{}, time.Second), unable: map[string]bool{}, unmeasured: map[string]bool{}, part: runDelay, slowRequests: 20, wants: map[string]workload.MilliCPU{}, began: s.Now}
 	c.Capacity = 32000
 	c.batch("hog", 16000)
 	for i := range 9 {
@@ -63,7 +67,7 @@ func (c *court) waitsFor(name string, most workload.MilliCPU) {
 	}
 }
 
-// has returns what a BE pod uses now.
+// has returns what a pod uses now.
 func (c *court) has(name string) workload.MilliCPU {
 	if limit, ok := c.limits[name]; ok {
 		return min(limit, c.wants[name])
@@ -73,7 +77,8 @@ func (c *court) has(name string) workload.MilliCPU {
 
 func (c *court) step() {
 	for i := range c.Containers {
-		if b := &c.Containers[i]; b.Class == workload.BE {
+		b := &c.Containers[i]
+		if _, wants := c.wants[b.ID]; wants {
 			b.CPU.Usage = c.has(b.ID)
 		}
 	}
@@ -90,11 +95,13 @@ func (c *court) step() {
 			c.latest[k] = Reading{from: c.latest[k].at, at: at}
 		}
 		c.latest[c.part].above = c.hurt()
+		c.latest[c.part].value = c.latest[c.part].above
 	}
+	c.answer()
 	var disturbed []Disturbance
 	for i := range c.Pods {
-		if c.Pods[i].Class == workload.LS {
-			disturbed = append(disturbed, Disturbance{Pod: i, Ref: c.Pods[i].Ref, Latest: c.latest})
+		if c.Pods[i].UID == "web" && c.Pods[i].Class == workload.LS {
+			disturbed = append(disturbed, Disturbance{Pod: i, Ref: c.Pods[i].Ref, Latest: c.latest, Objective: c.objective})
 		}
 	}
 	limits, decisions := c.c.Step(&c.View, disturbed, !c.preview, func(pod int) bool { return !c.unable[c.Pods[pod].UID] })
@@ -397,10 +404,17 @@ func TestCulpritProperties(t *testing.T) {
 		c.c = NewCulprit(BatchConfig{FloorPercent: floor}, time.Second)
 		c.Shared = 32000
 		least := max(c.c.batch.Floor(&c.View)/10, leastQuota)
-		waits := 0.0
+		waits, answers := 0.0, 0.008
 		c.hurt = func() float64 { return waits }
+		if rapid.Bool().Draw(t, "objective") {
+			c.answers = func() float64 { return answers }
+		}
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			waits = rapid.SampledFrom([]float64{0, 0.05, 0.12, 0.3, 0.9}).Draw(t, "waits")
+			answers = rapid.SampledFrom([]float64{0.008, 0.019, 0.05}).Draw(t, "answers")
+			if c.objective != nil && rapid.IntRange(0, 5).Draw(t, "lost") == 0 {
+				c.objective.Measured, c.objective.lost = false, rapid.Bool().Draw(t, "lately")
+			}
 			c.unread = rapid.IntRange(0, 9).Draw(t, "unread") == 0
 			c.unable["hog"] = rapid.IntRange(0, 19).Draw(t, "unable") == 0
 			c.wants[rapid.SampledFrom([]string{"hog", "job0", "job1"}).Draw(t, "who")] = workload.MilliCPU(rapid.IntRange(0, 20000).Draw(t, "wants"))
@@ -423,7 +437,7 @@ func TestCulpritProperties(t *testing.T) {
 				}
 			}
 		}
-		waits, c.unread, c.unable = 0, false, map[string]bool{}
+		waits, answers, c.unread, c.unable = 0, 0.008, false, map[string]bool{}
 		c.steps(int((holdTime << mostDoubled).Seconds()) + 20*int(easeTime.Seconds()))
 		if len(c.limits) > 0 {
 			t.Fatalf("with quiet services, limited are %v: %v", c.limits, c.log)

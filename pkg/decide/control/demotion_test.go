@@ -2,6 +2,7 @@ package control
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -291,6 +292,28 @@ func TestNoisy(t *testing.T) {
 	for range 9 {
 		if advice, _ := n.Step(s.blind()); len(advice) != 0 {
 			t.Errorf("without a new look: %v", advice)
+		}
+	}
+}
+
+// TestNoisyRemedy checks that a noisy pod is advised what helps on its node.
+func TestNoisyRemedy(t *testing.T) {
+	t.Parallel()
+	for want, set := range map[string]func(*View){
+		"a pool of its own (pool.sluice.dev) would keep it apart": func(v *View) { v.ExclusivePools, v.Pods[0].Allow = true, workload.Demote },
+		"control.culprit lowers its CPU limit":                    func(v *View) { v.Pods[0].Allow = workload.Demote },
+		"a pool of its own would not, because the pools share":    func(v *View) { v.Pods[0].Allow = workload.Throttle },
+	} {
+		s := newScene(16)
+		s.run("web", workload.LS, 2000, 0).RunDelay.Waiting = 9
+		set(&s.View)
+		n := NewNoisy(time.Second)
+		var advice []Advice
+		for range 40 {
+			advice, _ = n.Step(s.second())
+		}
+		if len(advice) != 1 || !strings.Contains(advice[0].Text, want) {
+			t.Errorf("%v, want %q", advice, want)
 		}
 	}
 }

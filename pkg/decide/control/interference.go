@@ -50,6 +50,18 @@ const throttling = strains - 1
 // bearsOf returns the excess over the baseline from which the pod suffers.
 func (d *Disturbance) bearsOf(part int) float64 { return cmp.Or(d.bears[part], Suffers) }
 
+// tells returns the excess over the baseline from which a part of Strain tells what the pod lacks. A pod
+// that breaks its objective lacks something, so that little is enough.
+func (d *Disturbance) tells(part int) float64 {
+	if d.late() {
+		return leastBears
+	}
+	return d.bearsOf(part)
+}
+
+// late reports whether others make the pod break its objective.
+func (d *Disturbance) late() bool { return d.Objective != nil && d.Objective.broken() }
+
 // throttled reports whether the pod's own limit keeps it from running.
 func (d *Disturbance) throttled() bool { return d.Latest[throttling].value >= Suffers }
 

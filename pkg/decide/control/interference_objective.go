@@ -137,6 +137,14 @@ func (f *Interference) objectiveOf(v *View, p *Pod, s *suffering) *Objective {
 	return &now
 }
 
+// broken reports whether batch work may be why the pod answers too late now.
+func (o *Objective) broken() bool {
+	return o.Measured && o.Seconds > o.tolerated && o.Slow >= leastSlow
+}
+
+// since reports whether what is measured shows what a change at that time has brought.
+func (o *Objective) since(change time.Time) bool { return o.Measured && !o.from.Before(change) }
+
 // Now says how fast the pod answers.
 func (o *Objective) Now() string {
 	return fmt.Sprintf("%s of its requests within %s", o.share(), inTime(o.Seconds))

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// These are the numbers of the noisy pod rule in docs/control.md.
+// These are the numbers of noisy pods in docs/control.md.
 const (
 	noisyPercent = 150 // runnable tasks in percent of the request or limit
 	noisySteps   = 3
@@ -15,8 +15,8 @@ const (
 )
 
 // Noisy finds pods with many more runnable tasks than the CPUs that they requested. Such a pod
-// delays the others in its pool. Noisy only gives advice; an operator can give the pod a pool
-// of its own.
+// delays the others in its pool. Noisy only gives advice: where pools have CPUs of their own, an
+// operator can give the pod one, and elsewhere the pod can be bounded.
 type Noisy struct {
 	interval time.Duration
 	watch    stopwatch
@@ -61,7 +61,7 @@ func (n *Noisy) Step(v *View) ([]Advice, []Decision) {
 		case !at.Equal(s.at):
 			s.steps, s.calm = s.steps+1, 0
 			if s.text == "" && s.steps >= noisySteps {
-				s.text = fmt.Sprintf("it has work for %s CPUs and asked for %s: pods beside it wait for it; a pool of its own (pool.sluice.dev) would keep it apart", inCPUs(runnable), inCPUs(requested))
+				s.text = fmt.Sprintf("it has work for %s CPUs and asked for %s: pods beside it wait for it; %s", inCPUs(runnable), inCPUs(requested), noisyRemedy(v, p))
 				decisions = append(decisions, Decision{
 					Controller: "noisy", Object: p.Ref, Action: "advise", Why: s.text,
 					Facts: []Fact{{"runnable_cpus", float64(runnable) / 1000}, {"requested_cpus", float64(requested) / 1000}},
@@ -75,6 +75,17 @@ func (n *Noisy) Step(v *View) ([]Advice, []Decision) {
 	}
 	n.pods.end()
 	return n.advice, decisions
+}
+
+// noisyRemedy says what keeps a noisy pod from the others. Pools that share their CPUs do not.
+func noisyRemedy(v *View, p *Pod) string {
+	switch {
+	case v.ExclusivePools:
+		return "a pool of its own (pool.sluice.dev) would keep it apart"
+	case p.Allow&workload.Demote != 0:
+		return "since it allows to be demoted, control.culprit lowers its CPU limit where a service waits because of it"
+	}
+	return "a CPU limit, or allow.sluice.dev: demote, would bound it; a pool of its own would not, because the pools share their CPUs"
 }
 
 // runnable returns how many tasks of a pod are running or ready to run on average, in

@@ -43,7 +43,7 @@ func newAnswering(takes func(batch workload.MilliCPU) time.Duration) *answering 
 
 func (n *answering) step(wants workload.MilliCPU) {
 	n.count(2*time.Millisecond, 0.98*n.rate)
-	n.count(n.takes(n.share.of(wants)), 0.02*n.rate)
+	n.count(n.takes(n.used(wants)), 0.02*n.rate)
 	if n.seconds++; n.seconds%5 == 0 {
 		l := &n.Pods[0].Latency
 		if l.Problem = "connection refused"; !n.silent {

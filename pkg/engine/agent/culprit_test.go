@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// culpritNode runs a service and three batch pods, one of which makes the service wait while it
-// uses more than 1.6 CPUs.
+// culpritNode runs a service, two batch pods, and a pod that makes the service wait while it uses more
+// than 1.6 CPUs.
 type culpritNode struct {
 	*loopNode
 	asks  []ask
@@ -55,10 +55,11 @@ func (n *culpritNode) squeezed() {
 	n.expectQuota(n.dir, n.half)
 }
 
-// culpritHogs are the pod in a batch cgroup, and outside of batch cgroups.
+// culpritHogs are the pod in a batch cgroup, outside of batch cgroups, and as a service that permits it.
 func culpritHogs() map[string]ask {
 	return map[string]ask{
 		"in the batch cgroup": granted("hog/c"),
+		"a service":           {name: "hog/c", qos: "burstable", milli: 4000, request: 1000, annotations: map[string]string{"class.sluice.dev": "LS", "allow.sluice.dev": "demote"}},
 		"outside":             {name: "hog/c", qos: "burstable", milli: 3000, annotations: map[string]string{"class.sluice.dev": "BE"}},
 	}
 }
@@ -82,7 +83,7 @@ func TestCulprit(t *testing.T) {
 						h.expectQuota(other, -1)
 					}
 					late := hog
-					late.name = "hog/d"
+					late.name, late.request = "hog/d", min(hog.request, 200)
 					h.run(late)
 					n.seconds(2)
 					h.expectQuota(n.dir, n.half)

@@ -62,6 +62,7 @@ type ask struct {
 	name        string // "pod/container"
 	qos         string // "besteffort", "burstable", or "" for Guaranteed
 	milli       int    // request and limit in thousandths of a CPU
+	request     int    // in thousandths of a CPU; 0 for the same as milli
 	pod         int    // of the whole pod; 0 for the same as milli
 	memory      int64  // in MiB
 	annotations map[string]string

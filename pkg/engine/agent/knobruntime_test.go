@@ -156,7 +156,7 @@ func (h *knobNode) record(a ask) *spec {
 	h.made++
 	s := &spec{unified: map[string]string{}, Container: workload.Container{
 		ID: a.name, PodID: pod.ID, Name: name, CgroupsPath: path.Join(pod.CgroupParent, name), CreatedNanos: h.made,
-		Resources: workload.Resources{Shares: uint64(max(2, a.milli*1024/1000)), MemoryLimit: a.memory * mebi},
+		Resources: workload.Resources{Shares: uint64(max(2, cmp.Or(a.request, a.milli)*1024/1000)), MemoryLimit: a.memory * mebi},
 	}}
 	if a.milli > 0 {
 		s.Resources.Quota, s.Resources.Period = int64(a.milli)*100, 100000

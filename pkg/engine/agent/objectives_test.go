@@ -81,3 +81,40 @@ func TestObjective(t *testing.T) {
 		}
 	})
 }
+
+// TestObjectiveCulprit checks that where one of several batch pods makes a service answer too late, it alone
+// gets less CPU, although the service hardly waits.
+func TestObjectiveCulprit(t *testing.T) {
+	onLoops(t, knobSetup{config: objectiveOn}, func(t *testing.T, h *loopNode) {
+		f := &fakeLatencies{}
+		h.agent.loop.Latencies = f
+		h.agent.loop.Failures = func() []status.Failure { return nil } // there is a sampler
+		web, dir := service("web/c", 4000), "/kubepods/besteffort/pod-hog"
+		web.annotations["slo.sluice.dev"] = "{latency: {metric: seconds, bound: 20ms, port: 8080}}"
+		h.run(web, batch("hog/c"), batch("a/c"), batch("b/c"))
+		h.uses["web/c"], h.uses["a/c"], h.uses["b/c"] = 1, 0.1, 0.1
+		h.waits = map[string]float64{}
+		seconds := func(count int, wants float64) {
+			for second := range count {
+				h.uses["hog/c"] = wants
+				if quota := h.quotaOf(dir); quota >= 0 {
+					h.uses["hog/c"] = min(wants, quota)
+				}
+				took := 0.005
+				if h.waits["web/c"] = 0.001; h.uses["hog/c"] > 1.6 {
+					h.waits["web/c"], took = 0.05, 0.05
+				}
+				if now := h.agent.loop.View.Now; second%5 == 0 {
+					f.latest = observe.Latency{From: now.Add(-5 * time.Second), At: now, Seconds: took, Requests: 5000, Slow: max(0, took-0.02) * 1e4}
+				}
+				h.steps(time.Second)
+			}
+		}
+		seconds(20, 0.2)
+		seconds(40, 3)
+		if h.audit.has("culprit", "squeeze") != 1 || h.audit.has("culprit", "confirm") != 1 || h.audit.has("slo", "squeeze") > 0 {
+			t.Errorf("decisions %+v", h.audit.all)
+		}
+		h.expectQuota(dir, 1.5)
+	})
+}

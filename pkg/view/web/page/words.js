@@ -60,6 +60,7 @@ const deeds = {
   'culprit squeeze': 'gets less CPU, since a service waits while it uses most',
   'culprit confirm': 'keeps its lower CPU limit, since the service waits less with it',
   'culprit acquit': 'gets its CPU back, since the service waits nevertheless',
+  'culprit unclear': 'answers later than its objective, and nothing tells what it lacks',
   'culprit ease': 'gets some of its CPU back',
   'culprit restore': 'has its whole CPU again',
   'slo squeeze': 'batch work gets less CPU, since a service waits longer than its bound',

@@ -1,0 +1,227 @@
+package control
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// victimOf returns what was measured of a victim; nil if it is gone.
+func (c *Culprit) victimOf(v *View, disturbed []Disturbance, t *trouble) *Disturbance {
+	for i := range disturbed {
+		if d := &disturbed[i]; v.Pods[d.Pod].UID == t.victim {
+			return d
+		}
+	}
+	return nil
+}
+
+// fresh reports whether a measurement was made closely enough to follow what has just changed.
+func (c *Culprit) fresh(v *View, r *Reading) bool {
+	return known(v.Now, r.at, c.interval) && r.at.Sub(r.from) <= staleAfter*c.interval
+}
+
+// advance brings one pod a step further.
+func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, passed time.Duration, can bool) {
+	a.passed += passed
+	a.spared = max(0, a.spared-passed)
+	if a.phase == culpritFree {
+		if a.passed >= forgetTime {
+			c.pods.drop(p.UID)
+		}
+		return
+	}
+	if a.paused = !can; a.paused {
+		if a.pausedFor += passed; a.pausedFor >= blindTime {
+			c.free(p, a, "restore", fmt.Sprintf("its limit could not be changed for %s, because a container of it starts or it is resized", blindTime), a.denied)
+		}
+		return
+	}
+	if a.pausedFor > 0 && a.phase == culpritTried { // what was measured without the limit says nothing about it
+		a.cutAt, a.passed, a.seen = v.Now, 0, readings{}
+	}
+	a.pausedFor = 0
+	switch {
+	case !maySqueeze(p):
+		c.free(p, a, "restore", "it may not be squeezed any more", a.denied)
+		return
+	case p.Class != workload.BE && a.limit < c.floor(v, p):
+		c.free(p, a, "restore", "its request has become larger than its limit", a.denied)
+		return
+	}
+	d := c.victimOf(v, disturbed, &a.trouble)
+	if d == nil {
+		c.free(p, a, "restore", a.ref+" is gone", a.denied)
+		return
+	}
+	r := &d.Latest[a.part]
+	if a.waited += passed; !c.hurts(v, a, d) {
+		a.waited = 0
+	}
+	switch a.phase {
+	case culpritTried:
+		if c.fresh(v, r) && !r.from.Before(a.cutAt.Add(-c.interval/4)) {
+			a.seen.add(r, a.calm)
+		}
+		c.try(v, p, a, d)
+	case culpritHeld:
+		switch {
+		case a.waited >= holdTime:
+			c.deny(p, a, fmt.Sprintf("%s %s for %s, although this pod has little CPU", a.ref, a.suffering("has been waiting", "has been answering too late"), holdTime))
+		case a.passed >= holdTime<<a.again && c.bears(v, a, d):
+			a.phase = culpritEasing
+			c.ease(v, p, a)
+		}
+	case culpritEasing:
+		switch {
+		case a.waited >= suspectTime:
+			a.again, a.phase = min(a.again+1, mostDoubled), culpritHeld
+			if !c.trying {
+				a.phase, c.trying = culpritTried, true
+			}
+			a.before, a.calm = r.above, r.value-r.above
+			c.limit(v, p, a, a.good, fmt.Sprintf("%s %s again (%s) since this pod has more than %s CPUs", a.ref, a.suffering("waits", "answers too late"), a.now(d), inCPUs(a.good)))
+		case a.passed >= easeTime && c.bears(v, a, d):
+			c.ease(v, p, a)
+		}
+	case culpritFree:
+	}
+}
+
+// hurts reports whether the service suffers now, although the pod has the limit.
+func (c *Culprit) hurts(v *View, a *accused, d *Disturbance) bool {
+	if o := a.objective(d); o != nil {
+		return o.broken() && o.since(a.cutAt)
+	}
+	r := &d.Latest[a.part]
+	return c.fresh(v, r) && r.above >= a.most()
+}
+
+// bears reports whether a measurement since the last change of a pod's limit shows that the service can
+// bear it. It need not be a fresh one, because each step of the way back takes as long as the slowest
+// measurement.
+func (c *Culprit) bears(v *View, a *accused, d *Disturbance) bool {
+	if o := a.objective(d); o != nil {
+		return !o.broken() && o.since(a.cutAt)
+	}
+	r := &d.Latest[a.part]
+	return r.above < a.most() && knownSlowly(v.Now, r.at, c.interval) && r.at.After(a.cutAt)
+}
+
+// waitsAgain reports whether a service waits while a culprit is on its way back.
+func (c *Culprit) waitsAgain(v *View) bool {
+	for i := range v.Pods {
+		if a := c.pods.find(v.Pods[i].UID); a != nil && a.phase == culpritEasing && a.waited > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// try lowers the limit further, or ends the trial. Less waiting shows within seconds that the limit
+// helps. A pod that breaks its objective must keep it then, too: what else would the waiting have to do
+// with it?
+func (c *Culprit) try(v *View, p *Pod, a *accused, d *Disturbance) {
+	less := a.seen.n > 0 && a.seen.mean() < a.enough()
+	helped, known := less, true
+	if o := a.objective(d); o != nil {
+		known = o.since(a.cutAt) || a.passed >= blindTime
+		helped = a.seen.n > 0 && known && (less && !o.since(a.cutAt) || o.since(a.cutAt) && !o.broken())
+	}
+	use, used := c.useOf(v, p)
+	next := max(c.floor(v, p), perCent(min(use, a.limit), cutPercent))
+	switch {
+	case helped && a.passed >= observeTime:
+		a.why = fmt.Sprintf("%s %s while this pod had more: %s", a.ref, a.suffering("waited", "answered too late"), a.outcome(d))
+		a.phase, a.good, a.passed, a.waited, a.denied = culpritHeld, a.limit, 0, 0, 0
+		c.decide(p, "confirm", "", inCPUs(a.limit)+" CPUs", fmt.Sprintf("%s; the limit holds for %s", a.why, holdTime<<a.again), "", a.facts(a.seen.mean(), a.limit))
+	case helped || a.passed < cutTime:
+	case a.seen.n == 0:
+		if a.passed >= blindTime {
+			c.free(p, a, "restore", "nobody knows whether the limit helps: how long "+a.ref+" waits was not measured", a.denied)
+			a.spared = unsuspectTime
+		}
+	case !less && used && next < a.limit:
+		c.limit(v, p, a, next, fmt.Sprintf("%s still waits (%s), and this pod uses %s CPUs", a.ref, inPercent(a.seen.mean()), inCPUs(use)))
+	case known && a.passed >= observeTime:
+		c.deny(p, a, fmt.Sprintf("its lower limit does not help: %s", a.outcome(d)))
+	}
+}
+
+// outcome says what has changed since the limit.
+func (a *accused) outcome(d *Disturbance) string {
+	text := fmt.Sprintf("the %s of %s was %s above its calm baseline before, and is %s now", a.name(), a.ref, inPercent(a.before), inPercent(a.seen.mean()))
+	if o := a.objective(d); o != nil && o.since(a.cutAt) {
+		text += fmt.Sprintf("; it answers %s now, and its objective is %s", o.Now(), o.Most())
+	}
+	return text
+}
+
+// now says how much the victim suffers.
+func (t *trouble) now(d *Disturbance) string {
+	if o := t.objective(d); o != nil && o.Measured {
+		return o.Now()
+	}
+	return inPercent(d.Latest[t.part].above)
+}
+
+// suffering returns the words for a pod that waits, or for one that breaks its objective.
+func (t *trouble) suffering(waits, late string) string {
+	if t.late {
+		return late
+	}
+	return waits
+}
+
+// limit sets a lower limit.
+func (c *Culprit) limit(v *View, p *Pod, a *accused, to workload.MilliCPU, why string) {
+	from := inCPUs(a.limit) + " CPUs"
+	if a.limit == 0 {
+		from = inCPUs(a.from) + " CPUs in use"
+	}
+	excess := a.before
+	if a.seen.n > 0 {
+		excess = a.seen.mean()
+	}
+	a.limit, a.cutAt, a.passed, a.waited, a.seen = to, v.Now, 0, 0, readings{}
+	a.why = fmt.Sprintf("%s; its CPU limit is %s", why, inCPUs(to))
+	c.decide(p, "squeeze", from, inCPUs(to)+" CPUs", a.why, "limit", a.facts(excess, to))
+}
+
+// ease gives the pod some CPU back, and in the end all.
+func (c *Culprit) ease(v *View, p *Pod, a *accused) {
+	a.passed, a.good, a.cutAt = 0, a.limit, v.Now
+	next := max(a.limit+1, perCent(a.limit, easePercent))
+	if a.limit >= a.from { // which was observed for easeTime
+		c.free(p, a, "restore", a.ref+" does not wait any more", a.denied)
+		return
+	}
+	from, to := distinctCPUs(a.limit, next)
+	a.limit = next
+	a.why = fmt.Sprintf("it gets its CPU back step by step, while %s does not wait; it used %s CPUs before", a.ref, inCPUs(a.from))
+	c.decide(p, "ease", from, to, a.why, "limit", a.facts(0, next))
+}
+
+// deny ends a trial that did not help.
+func (c *Culprit) deny(p *Pod, a *accused, why string) {
+	spared := unsuspectTime << a.denied
+	c.free(p, a, "acquit", fmt.Sprintf("%s; it is not suspected for %s", why, spared), min(a.denied+1, mostDoubled))
+	a.spared, a.good = spared, 0
+}
+
+// free removes the pod's limit.
+func (c *Culprit) free(p *Pod, a *accused, action, why string, denied int) {
+	c.decide(p, action, inCPUs(a.limit)+" CPUs", "no limit", why, "limit", a.facts(0, a.limit))
+	*a = accused{spared: a.spared, denied: denied, again: a.again, good: min(a.good, a.from)}
+}
+
+// name names what the victim waits for.
+func (t *trouble) name() string {
+	name, _ := strainName(t.part)
+	return name
+}
+
+func (a *accused) facts(excess float64, limit workload.MilliCPU) []Fact {
+	return []Fact{{"excess_before", a.before}, {"excess", excess}, cpuFact("limit_cpus", limit), cpuFact("usage_before_cpus", a.from)}
+}
