@@ -127,7 +127,7 @@ func TestServedNamesInGo(t *testing.T) {
 		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch element(f.Type) {
-		case reflect.TypeFor[time.Duration](), reflect.TypeFor[workload.MilliCPU]():
+		case reflect.TypeFor[time.Duration](), reflect.TypeFor[workload.MilliCPU](), reflect.TypeFor[observe.BitRate]():
 			name = strings.TrimSuffix(name, unitOf(name))
 		}
 		if !strings.EqualFold(name, f.Name) {
