@@ -21,7 +21,7 @@ import (
 type sandbox struct{ pid int }
 
 // inside calls a function on a thread in the namespace.
-func (s sandbox) inside(t *testing.T, do func() error) {
+func (s sandbox) inside(t testing.TB, do func() error) {
 	t.Helper()
 	namespace, err := os.Open("/proc/" + strconv.Itoa(s.pid) + "/ns/net")
 	if err != nil {
@@ -34,7 +34,7 @@ func (s sandbox) inside(t *testing.T, do func() error) {
 }
 
 // newSandbox makes a namespace, and a process in it that lives as long as the test.
-func newSandbox(t *testing.T) sandbox {
+func newSandbox(t testing.TB) sandbox {
 	t.Helper()
 	pids := make(chan int)
 	go func() {
@@ -56,7 +56,7 @@ func newSandbox(t *testing.T) sandbox {
 }
 
 // connect connects two namespaces by a pair of devices with these addresses.
-func connect(t *testing.T, a, b sandbox, nameA, nameB, addressA, addressB string) {
+func connect(t testing.TB, a, b sandbox, nameA, nameB, addressA, addressB string) {
 	t.Helper()
 	up := func(name, address string) error {
 		device, err := netlink.LinkByName(name)
@@ -81,7 +81,7 @@ func connect(t *testing.T, a, b sandbox, nameA, nameB, addressA, addressB string
 	b.inside(t, func() error { return up(nameB, addressB) })
 }
 
-func needRoot(t *testing.T) {
+func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
