@@ -72,7 +72,7 @@ func testHostRoot(t *testing.T, root string) {
 	if err := byProcess.Limit(1e6); err != nil {
 		t.Error(err)
 	}
-	for _, path := range []string{here, "/var" + here} {
+	for _, path := range []string{here, "/var" + here, "/proc/" + strconv.Itoa(a.pid) + "/ns/net"} {
 		byPath, err := host.Pod(0, path)
 		if err != nil {
 			t.Fatal(err)

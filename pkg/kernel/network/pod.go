@@ -47,8 +47,11 @@ func (h *Host) Pod(pid int, path string) (*Pod, error) {
 	case path == "":
 		return nil, errors.New("the runtime names neither a process of the pod nor its network namespace")
 	case h.root != "/":
-		// The host's mounts are seen through a process of the host. A link to /run would lead to this process' own.
-		path = "proc/1/root/run/" + strings.TrimPrefix(strings.TrimPrefix(path, "/var"), "/run/")
+		// The host's mounts are seen through a process of the host. The link /var/run would lead to this process' own /run.
+		if within, ok := strings.CutPrefix(path, "/var/run/"); ok {
+			path = "/run/" + within
+		}
+		path = "proc/1/root" + path
 	}
 	namespace, err := os.Open(h.path(path))
 	if err != nil {

@@ -45,6 +45,21 @@ func onHostNetwork(own []*api.LinuxNamespace) bool {
 	return len(own) > 0 && !slices.ContainsFunc(own, func(n *api.LinuxNamespace) bool { return n.GetType() == "network" })
 }
 
+// complete takes from a container what the runtime does not tell of its pod: CRI-O tells the namespaces of containers
+// alone if no process holds those of the pod (drop_infra_ctr).
+func complete(pod *workload.Pod, p *api.PodSandbox, c *api.Container) {
+	if of := c.GetLinux().GetNamespaces(); len(p.GetLinux().GetNamespaces()) == 0 {
+		pod.HostNetwork, pod.NetworkPath = onHostNetwork(of), networkPath(of)
+	}
+}
+
+// podOfContainer converts the pod of a container.
+func podOfContainer(p *api.PodSandbox, c *api.Container) *workload.Pod {
+	pod := podOf(p)
+	complete(pod, p, c)
+	return pod
+}
+
 // networkPath returns the file of a pod's network namespace.
 func networkPath(own []*api.LinuxNamespace) string {
 	for _, n := range own {

@@ -21,8 +21,8 @@ import (
 func TestPod(t *testing.T) {
 	t.Parallel()
 	got := podOf(&api.PodSandbox{
-		Ips: []string{"192.0.2.1"},
-		Id:  "p", Uid: "u", Namespace: "ns", Name: "n", RuntimeHandler: "kata",
+		Ips: []string{"192.0.2.1"}, Pid: 9,
+		Id: "p", Uid: "u", Namespace: "ns", Name: "n", RuntimeHandler: "kata",
 		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
 		Linux: &api.LinuxPodSandbox{
 			CgroupParent: "/kubepods/podu",
@@ -34,7 +34,7 @@ func TestPod(t *testing.T) {
 		ID: "p", UID: "u", Namespace: "ns", Name: "n", RuntimeHandler: "kata",
 		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
 		CgroupParent: "/kubepods/podu", Resources: workload.Resources{Quota: 200000, Period: 100000},
-		IPs: []string{"192.0.2.1"},
+		IPs: []string{"192.0.2.1"}, SandboxPID: 9, NetworkPath: "/run/netns/a",
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -47,6 +47,29 @@ func TestPod(t *testing.T) {
 	}
 	if got := podOf(&api.PodSandbox{Id: "p", Linux: &api.LinuxPodSandbox{Namespaces: []*api.LinuxNamespace{{Type: "ipc"}, {Type: "mount"}}}}); !got.HostNetwork {
 		t.Errorf("a pod without a network namespace is %+v", got)
+	}
+}
+
+// TestPodOfContainer takes the network from the container where the runtime tells none of the pod.
+func TestPodOfContainer(t *testing.T) {
+	t.Parallel()
+	own := &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "ipc"}, {Type: "network", Path: "/run/netns/c"}}}}
+	hosts := &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "ipc"}}}}
+	told := &api.PodSandbox{Linux: &api.LinuxPodSandbox{Namespaces: []*api.LinuxNamespace{{Type: "network", Path: "/run/netns/p"}}}}
+	for name, c := range map[string]struct {
+		pod       *api.PodSandbox
+		container *api.Container
+		path      string
+		host      bool
+	}{
+		"the pod's":       {told, own, "/run/netns/p", false},
+		"the container's": {&api.PodSandbox{}, own, "/run/netns/c", false},
+		"the host's":      {&api.PodSandbox{}, hosts, "", true},
+		"neither":         {&api.PodSandbox{}, &api.Container{}, "", false},
+	} {
+		if got := podOfContainer(c.pod, c.container); got.NetworkPath != c.path || got.HostNetwork != c.host {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 

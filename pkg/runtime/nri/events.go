@@ -14,12 +14,17 @@ import (
 func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer p.agent.Latencies.Answered(latency.Synchronize, time.Now())
 	known := make([]*workload.Pod, len(pods))
+	index := make(map[string]int, len(pods))
 	for i, pod := range pods {
 		known[i] = podOf(pod)
+		index[pod.GetId()] = i
 	}
 	specs := make([]workload.Container, len(containers))
 	for i, c := range containers {
 		specs[i] = containerOf(c)
+		if pod, ok := index[c.GetPodSandboxId()]; ok {
+			complete(known[pod], pods[pod], c)
+		}
 	}
 	updates, err := p.agent.Synchronize(ctx, known, specs)
 	return updatesOf(updates), err
@@ -28,7 +33,7 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 // CreateContainer adjusts a container before it exists.
 func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	defer p.agent.Latencies.Answered(latency.Create, time.Now())
-	adjustment, updates, err := p.agent.CreateContainer(ctx, podOf(pod), containerOf(c))
+	adjustment, updates, err := p.agent.CreateContainer(ctx, podOfContainer(pod, c), containerOf(c))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -44,13 +49,13 @@ func (p *Plugin) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *ap
 // StartContainer runs when the container's cgroup exists and its process waits before exec.
 func (p *Plugin) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
 	defer p.agent.Latencies.Answered(latency.Start, time.Now())
-	return p.agent.StartContainer(ctx, podOf(pod), containerOf(c))
+	return p.agent.StartContainer(ctx, podOfContainer(pod, c), containerOf(c))
 }
 
 // UpdateContainer runs before the runtime applies a change of resources.
 func (p *Plugin) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	defer p.agent.Latencies.Answered(latency.Update, time.Now())
-	updates, err := p.agent.UpdateContainer(ctx, podOf(pod), containerOf(c), resourcesOf(r))
+	updates, err := p.agent.UpdateContainer(ctx, podOfContainer(pod, c), containerOf(c), resourcesOf(r))
 	return updatesOf(updates), err
 }
 
