@@ -137,6 +137,9 @@ func (f *frame) batch() []string {
 	if m := &loop.Memory; m.GoalBytes > 0 || m.UsedBytes > 0 {
 		items = append(items, item{plain, "memory " + humanize.ShortBytes(m.UsedBytes) + " of " + humanize.ShortBytes(m.GoalBytes)})
 	}
+	if e := loop.Egress; e != nil && e.Room > 0 {
+		items = append(items, item{plain, fmt.Sprintf("sends %s of %s", e.BatchSent, e.Room)})
+	}
 	items = append(items, item{plain, "by " + string(b.Mechanism)})
 	if b.Why != "" {
 		items = append(items, item{warn, b.Why})

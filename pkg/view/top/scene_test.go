@@ -153,6 +153,7 @@ func loop(m *topology.Machine, at time.Time) *status.Loop {
 		Batch: status.Batch{State: status.BatchSqueezed, Why: "the window 08:00-20:00 squeezes batch to 50%", Mechanism: "pools", Known: true,
 			Budget: workload.MilliCPU(m.Online.Size() * 250), Used: workload.MilliCPU(m.Online.Size() * 210), Floor: 310},
 		Memory: status.BatchMemory{UsedBytes: 14 << 30, GoalBytes: 16 << 30},
+		Egress: &status.Egress{Speed: 10e9, Sent: 6.5e9, BatchSent: 2.4e9, Room: 4.4e9},
 		Disturbed: []control.Disturbance{{Ref: "data/db-0", Learned: true, Excess: control.Strain{CPUFraction: 0.11, RunDelayFraction: 0.05},
 			Bounds:   []control.Bound{{Kind: control.BoundCPU, BoundFraction: 0.05, WaitingFraction: 0.13, Measured: true, BrokenAt: at}, {Kind: control.BoundIO, BoundFraction: 0.1, WaitingFraction: 0.02, Measured: true}},
 			Suspects: []control.Suspect{{Ref: "batch/report-1", UsageFraction: 0.8}}}},
