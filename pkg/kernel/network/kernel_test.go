@@ -3,6 +3,7 @@ package network
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -277,5 +278,30 @@ func TestProbe(t *testing.T) {
 	needRoot(t)
 	if err := Probe(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestWithoutRights reports a missing capability, also instead of ending no limit in silence.
+func TestWithoutRights(t *testing.T) {
+	needRoot(t)
+	const inside = "SLUICE_WITHOUT_RIGHTS"
+	if os.Getenv(inside) == "" {
+		newSandbox(t)
+		cmd := exec.Command("setpriv", "--bounding-set=-sys_admin", "--", os.Args[0], "-test.run=^TestWithoutRights$")
+		cmd.Env = append(os.Environ(), inside+"=yes")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
+	}
+	host, err := Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, release := host.Release(nil, false)
+	for what, err := range map[string]error{"probe": Probe(), "release": release} {
+		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "needs CAP_SYS_ADMIN") {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

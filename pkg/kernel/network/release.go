@@ -29,7 +29,7 @@ func (h *Host) Release(keep []ID, dry bool) (limited int, err error) {
 		if was {
 			limited++
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) { // who may not look has set no limit
+		if err != nil {
 			errs = append(errs, fmt.Errorf("network of process %d: %w", pid, err))
 		}
 	}
@@ -39,6 +39,9 @@ func (h *Host) Release(keep []ID, dry bool) (limited int, err error) {
 // release ends the limits in the network namespace of a process, unless it has been seen.
 func (h *Host) release(pid int, seen map[ID]bool, dry bool) (limited bool, err error) {
 	namespace, err := os.Open(h.path("proc/" + strconv.Itoa(pid) + "/ns/net"))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return false, nil // the process has ended; where nobody may look, nobody has set a limit
+	}
 	if err != nil {
 		return false, err
 	}

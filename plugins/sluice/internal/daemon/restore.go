@@ -76,8 +76,11 @@ func giveBack(at statedir.Dirs, hostRoot string, dry bool) (r restore.Result, er
 	if h.Cgroups != nil {
 		all.Kernel = h.Cgroups
 	}
+	var limited error
 	if h.Network != nil {
 		all.Network, all.EgressMark = h.Network, at.EgressMark()
+	} else if _, none := os.Stat(at.EgressMark()); none == nil {
+		limited = fmt.Errorf("limits on what pods send stay: %w", h.NetworkErr)
 	}
 	if h.RDT != nil {
 		all.RDT = h.RDT
@@ -93,7 +96,7 @@ func giveBack(at statedir.Dirs, hostRoot string, dry bool) (r restore.Result, er
 	if !dry {
 		err = errors.Join(err, notices.RemoveAll(at.Runtime))
 	}
-	return r, errors.Join(err, unknown)
+	return r, errors.Join(err, unknown, limited)
 }
 
 // unless returns err, or nil if err is the expected error.
