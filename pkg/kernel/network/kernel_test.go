@@ -273,11 +273,20 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
-// TestProbe finds that the kernel of these tests has what limits need.
+// TestProbe finds that the kernel of these tests has what limits need, and leaves the process where it is.
 func TestProbe(t *testing.T) {
 	needRoot(t)
-	if err := Probe(); err != nil {
-		t.Error(err)
+	was, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 { // by chance on the process' first thread, which is what /proc/self shows
+		if err := Probe(); err != nil {
+			t.Fatal(err)
+		}
+		if is, err := os.Readlink("/proc/self/ns/net"); is != was {
+			t.Fatalf("the process is in %s, was in %s, %v", is, was, err)
+		}
 	}
 }
 
