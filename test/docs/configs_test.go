@@ -1,6 +1,8 @@
 package docs
 
 import (
+	"bytes"
+	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -9,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -141,6 +144,50 @@ func TestUnit(t *testing.T) {
 	out, err := exec.Command("systemd-analyze", "security", "--offline=yes", fmt.Sprint("--threshold=", most), filepath.Join(root, unit)).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// The drop-in adds to the unit what control.egress needs, and nothing else.
+func TestEgressDropIn(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skipf("SKIPPED: not read by systemd itself: %v", err)
+	}
+	unit := filepath.Join(t.TempDir(), "sluice.service")
+	if err := os.WriteFile(unit, read(t, "configs/systemd/sluice.service"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	restricted := func() map[string]bool {
+		var said bytes.Buffer
+		cmd := exec.Command("systemd-analyze", "security", "--offline=yes", "--json=short", unit)
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		var all []struct {
+			Name string
+			Set  bool
+		}
+		if err = errors.Join(err, json.Unmarshal(out, &all)); err != nil || strings.Contains(said.String(), "egress.conf") {
+			t.Fatalf("%v: %s", err, &said)
+		}
+		by := map[string]bool{}
+		for _, a := range all {
+			by[a.Name] = a.Set
+		}
+		return by
+	}
+	before := restricted()
+	if err := errors.Join(os.Mkdir(unit+".d", 0o755), os.WriteFile(unit+".d/egress.conf", read(t, "configs/systemd/egress.conf"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for name, set := range restricted() {
+		if before[name] != set {
+			got = append(got, name)
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"CapabilityBoundingSet=~CAP_NET_ADMIN", "CapabilityBoundingSet=~CAP_SYS_ADMIN", "RestrictNamespaces=~net"}; !slices.Equal(got, want) {
+		t.Errorf("it changes %q, want %q", got, want)
 	}
 }
 
