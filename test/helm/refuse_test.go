@@ -32,8 +32,10 @@ func TestRefusals(t *testing.T) {
 		"kube: {enabled: true, pins: true, dra: {enabled: true}}":           "set one of them to false",
 		"kube: {enabled: true, topology: true}":                             "set kube.pins to true",
 		"kube: {dra: {devices: cpu}}":                                       "at '/kube/dra/devices'",
-		"kubeletDir: var/lib":                                               "at '/kubeletDir'",
-		"image: {digest: sha256:1}":                                         "at '/image/digest'",
+		"config: 'control: {egress: {mode: on}}'":                           "set the chart's value egress: true",
+		"{egress: true, nodeGroups: [{name: a, nodeSelector: {a: b}, egress: false, config: 'control: {egress: {mode: default}}'}]}": "config of node group a has control.egress.mode",
+		"kubeletDir: var/lib":       "at '/kubeletDir'",
+		"image: {digest: sha256:1}": "at '/image/digest'",
 	} {
 		file := filepath.Join(t.TempDir(), "values.yaml")
 		if err := os.WriteFile(file, []byte(values), 0o600); err != nil {

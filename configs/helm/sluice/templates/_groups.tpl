@@ -5,7 +5,7 @@ nodes that no group takes. Each has
   exclude       the nodeSelectorTerms that keep it off the nodes of the groups before it
 */}}
 {{- define "sluice.groups" -}}
-{{- $defaults := pick .Values "mode" "config" "tolerations" "maxUnavailable" "resources" "goMemoryLimit" "hostPID" "kubeletDir" "runtimeDirs" -}}
+{{- $defaults := pick .Values "mode" "config" "tolerations" "maxUnavailable" "resources" "goMemoryLimit" "hostPID" "egress" "kubeletDir" "runtimeDirs" -}}
 {{- $rest := dict "name" "" "nodeSelector" .Values.nodeSelector -}}
 {{- $groups := list -}}
 {{- $names := list -}}
@@ -65,6 +65,11 @@ affinity:
 {{- range $key, $fix := dict "mode" "mode" "metrics" "metrics.listen and metrics.containers" -}}
   {{- if hasKey $parsed $key -}}{{- fail (printf "%s has the key %q: remove it there, and set the chart's value %s" $where $key $fix) -}}{{- end -}}
 {{- end -}}
+{{- with $parsed.control -}}{{- with .egress -}}
+  {{- if not (or $.group.egress (has (.mode | default "off") (list "off" false))) -}}
+    {{- fail (printf "%s has control.egress.mode, which needs more capabilities: set the chart's value egress: true, and see docs/security.md" $where) -}}
+  {{- end -}}
+{{- end -}}{{- end -}}
 {{- $list := "(?m)^classify:[ \\t]*(#.*)?\\n((?:[ \\t]*(?:#.*)?\\n)*)( *)- " -}}
 {{- if and (hasKey $parsed "classify") (not (regexMatch $list $text)) -}}
   {{- fail (printf "%s has classify in another form than a list with one rule a line: write each rule after \"- \", because the chart puts its own rule first" $where) -}}

@@ -59,12 +59,16 @@ runAsUser: 0 # cgroup files are root's
 readOnlyRootFilesystem: true
 allowPrivilegeEscalation: false
 seccompProfile: {type: RuntimeDefault}
+{{- if and .group.egress (semverCompare ">=1.30-0" .root.Capabilities.KubeVersion.Version) }}
+# The runtime's profile does not let it open the networks of the host's processes.
+appArmorProfile: {type: Unconfined}
+{{- end }}
 capabilities:
   drop: [ALL]
-  # Why each: configs/systemd/sluice.service. Not SYS_RESOURCE: where the runtime
+  # Why each: configs/systemd/sluice.service{{ if .group.egress }} and egress.conf{{ end }}. Not SYS_RESOURCE: where the runtime
   # itself lacks it, as in nested clusters, the container could not start. Without
   # it pressure wakes the loop after up to 2 s.
-  add: [DAC_OVERRIDE, SYS_PTRACE]
+  add: [DAC_OVERRIDE, SYS_PTRACE{{ if .group.egress }}, SYS_ADMIN, NET_ADMIN{{ end }}]
 {{- end -}}
 
 {{/* sluice.mounts are those of the plugin and of restore. */}}
