@@ -124,6 +124,8 @@ type Facts struct {
 	RuntimeErr error  // why the runtime folder can't be written
 
 	Affinities map[irq.File]cpuset.Set // nil if they can't be read
+
+	Egress *Egress // nil if the configuration doesn't limit what batch work sends
 }
 
 // node holds the facts and data about the host that several checks use.
@@ -158,6 +160,7 @@ func Examine(f *Facts) Report {
 		{"cpu", (*node).cpuFeatures},
 		{"memory", (*node).memoryFeatures},
 		{"io and network", (*node).ioFeatures},
+		{"io and network", (*node).egress},
 		{"cache and bandwidth", (*node).resctrl},
 		{"kubelet", (*node).kubeletSettings},
 		{"neighbours", (*node).neighbours},

@@ -22,6 +22,20 @@ const kthreadd = 2 // the parent of all kernel threads
 
 func (p *process) kernel() bool { return p.id == kthreadd || p.parent == kthreadd }
 
+// lacks returns which of the capabilities a process does not have; none if the process is nil or nothing is known of it.
+func (p *process) lacks(capabilities ...string) (missing []string) {
+	if p == nil || p.capabilities == 0 {
+		return nil
+	}
+	bits := map[string]int{"CAP_NET_ADMIN": 12, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_SYS_RESOURCE": 24} // linux/capability.h
+	for _, c := range capabilities {
+		if p.capabilities>>bits[c]&1 == 0 {
+			missing = append(missing, c)
+		}
+	}
+	return missing
+}
+
 // readProcesses lists the processes, without those that end meanwhile.
 func (n *node) readProcesses() []process {
 	var found []process

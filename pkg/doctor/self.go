@@ -123,9 +123,7 @@ func (n *node) plugin() []Finding {
 
 // rights warns of what the running plugin can't do because it lacks a capability.
 func (n *node) rights() []Finding {
-	const capSysResource = 24 // linux/capability.h
-	p := n.service()
-	if p == nil || p.capabilities == 0 || p.capabilities>>capSysResource&1 == 1 {
+	if n.service().lacks("CAP_SYS_RESOURCE") == nil {
 		return nil
 	}
 	return []Finding{note("capabilities", "the plugin runs without CAP_SYS_RESOURCE: pressure wakes its loop up to 2 s late (it still measures every control.fastInterval), and it cannot protect itself from the OOM killer", "give it SYS_RESOURCE (securityContext.capabilities.add) if the runtime can; a pod of priority class system-node-critical is protected by the kubelet")}

@@ -54,6 +54,38 @@ type Link struct {
 	Speed   observe.BitRate // 0 for what the kernel says
 }
 
+// Find completes a link by what the host knows of it. With an error, the devices or the speed are unknown.
+func (l Link) Find(host interface {
+	Uplinks() ([]string, error)
+	Speed(device string) (int64, error)
+}) (Link, error) {
+	if len(l.Devices) == 0 {
+		var err error
+		if l.Devices, err = host.Uplinks(); err != nil {
+			return l, err
+		}
+	}
+	if len(l.Devices) == 0 {
+		return l, errors.New("the node has no default route: name the devices of its link under control.egress.interfaces")
+	}
+	if l.Speed != 0 {
+		return l, nil
+	}
+	var sum observe.BitRate
+	for _, name := range l.Devices {
+		speed, err := host.Speed(name)
+		switch {
+		case err != nil:
+			return l, err
+		case speed == 0:
+			return l, errors.New("the kernel knows no speed of device " + name + ": set control.egress.linkSpeed")
+		}
+		sum += observe.BitRate(speed)
+	}
+	l.Speed = sum
+	return l, nil
+}
+
 // Target is a pod of batch work with a network of its own. It is comparable: a pod whose target changes is opened anew.
 type Target struct {
 	UID     string
@@ -270,15 +302,10 @@ func (s *Shaper) read(link Link, now time.Time) observe.Egress {
 }
 
 // readLink reads the node's link.
-func (s *Shaper) readLink(link Link, now time.Time, into *observe.Egress) (err error) {
-	into.Devices, into.Speed = link.Devices, link.Speed
-	if len(into.Devices) == 0 {
-		if into.Devices, err = s.host.Uplinks(); err != nil {
-			return err
-		}
-	}
-	if len(into.Devices) == 0 {
-		return errors.New("the node has no default route: name the devices of its link under control.egress.interfaces")
+func (s *Shaper) readLink(link Link, now time.Time, into *observe.Egress) error {
+	link, unknown := link.Find(s.host)
+	if into.Devices, into.Speed = link.Devices, link.Speed; len(into.Devices) == 0 {
+		return unknown
 	}
 	same := func(d device, name string) bool { return d.name == name }
 	if !slices.EqualFunc(s.links, into.Devices, same) {
@@ -301,20 +328,7 @@ func (s *Shaper) readLink(link Link, now time.Time, into *observe.Egress) (err e
 	if !all {
 		into.At = time.Time{} // a rate needs two readings
 	}
-	if into.Speed != 0 {
-		return nil
-	}
-	for _, name := range into.Devices {
-		speed, err := s.host.Speed(name)
-		switch {
-		case err != nil:
-			return err
-		case speed == 0:
-			return errors.New("the kernel knows no speed of device " + name + ": set control.egress.linkSpeed")
-		}
-		into.Speed += observe.BitRate(speed)
-	}
-	return nil
+	return unknown
 }
 
 // apply sets the limits that have changed, and those that were set long ago.

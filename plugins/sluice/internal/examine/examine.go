@@ -11,8 +11,12 @@ import (
 	"runtime"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/doctor"
+	"github.com/sluice-dev/sluice/pkg/engine/egress"
 	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
+	"github.com/sluice-dev/sluice/pkg/kernel/network"
+	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/daemon"
@@ -28,8 +32,8 @@ type Options struct {
 	Version  string // the version of this program
 }
 
-// Node collects the facts about a node. To probe the kernel, it creates an empty cgroup for a
-// moment; it changes nothing else.
+// Node collects the facts about a node. To probe the kernel, it creates an empty cgroup and, with control.egress, a
+// network namespace for a moment; it changes nothing else.
 func Node(ctx context.Context, o Options) (*doctor.Facts, error) {
 	f, err := o.find()
 	if err != nil {
@@ -43,6 +47,7 @@ func Node(ctx context.Context, o Options) (*doctor.Facts, error) {
 		f.Affinities, _ = h.Affinities.Read() // a partial result is fine
 	}
 	if f.Config != nil {
+		f.Egress = limits(&f.Config.Control, h)
 		f.StateErr, f.RuntimeErr = statedir.Writable(f.Config.StateDir), statedir.Writable(f.Config.RuntimeDir)
 		f.EvictErr = daemon.Evicts(f.Config, f.Root)
 	}
@@ -115,6 +120,22 @@ func probe(f *doctor.Facts, h *host.Host) {
 	features, err := h.Cgroups.Probe()
 	f.Features, f.FeaturesErr = &features, err
 	f.CoreSched, f.CoreSchedWhy = coresched.New().Supported()
+}
+
+// limits finds out whether what batch work sends can be limited; nil if nothing decides about that.
+func limits(loop *control.Config, h *host.Host) *doctor.Egress {
+	cfg := &loop.Egress
+	if cmp.Or(cfg.Mode, loop.Mode) == control.Off {
+		return nil
+	}
+	e := &doctor.Egress{Err: network.Probe()}
+	if h.NetworkErr != nil {
+		e.Err, e.LinkErr = cmp.Or(e.Err, h.NetworkErr), h.NetworkErr
+		return e
+	}
+	link, err := egress.Link{Devices: cfg.Interfaces, Speed: observe.BitRate(cfg.LinkSpeed)}.Find(h.Network)
+	e.Devices, e.Speed, e.LinkErr = link.Devices, link.Speed, err
+	return e
 }
 
 func readStatus(socket string) (*status.Status, error) { return statusapi.NewClient(socket).Status() }

@@ -3,16 +3,20 @@ package examine
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/status/statustest"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/host"
 	"github.com/sluice-dev/sluice/topology"
 )
 
@@ -95,5 +99,30 @@ func TestNodeOfNothing(t *testing.T) {
 	}
 	if _, err := Node(t.Context(), Options{HostRoot: filepath.Join(root, "none")}); err == nil {
 		t.Error("a root that is not there is examined")
+	}
+}
+
+// Limits on what batch work sends are examined where the configuration has them.
+func TestEgress(t *testing.T) {
+	t.Parallel()
+	h := host.Open("/")
+	defer h.Close()
+	if h.NetworkErr != nil {
+		t.Fatal(h.NetworkErr)
+	}
+	loop := control.Config{Mode: control.On, Egress: control.EgressConfig{Mode: control.Off, LinkSpeed: 1e9, Interfaces: []string{"lo"}}}
+	if e := limits(&loop, h); e != nil {
+		t.Errorf("they are off: %+v", e)
+	}
+	loop.Egress.Mode = "" // that of the loop
+	if e := limits(&loop, h); e == nil || e.LinkErr != nil || e.Speed != 1e9 || !slices.Equal(e.Devices, []string{"lo"}) || (e.Err == nil) != (os.Geteuid() == 0) {
+		t.Errorf("%+v", e)
+	}
+	loop.Egress.LinkSpeed = 0
+	if e := limits(&loop, h); e.LinkErr == nil {
+		t.Errorf("the loopback has a speed: %+v", e)
+	}
+	if e := limits(&loop, host.Open(t.TempDir())); !errors.Is(e.LinkErr, fs.ErrNotExist) || e.Err == nil {
+		t.Errorf("of no host: %+v", e)
 	}
 }
