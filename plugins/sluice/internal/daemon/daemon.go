@@ -352,7 +352,6 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 	return agent.New(options), nil
 }
 
-// reclaimed adapts the driver to the interface of the reclaimer.
 // nodeNetwork is the node's network as the shaper wants it.
 type nodeNetwork struct{ *network.Host }
 
@@ -364,6 +363,7 @@ func (n nodeNetwork) Pod(pid int, path string) (egress.Pod, error) {
 	return p, nil
 }
 
+// reclaimed adapts the driver to the interface of the reclaimer.
 type reclaimed struct{ *cgroupfs.Driver }
 
 func (r reclaimed) Observe(dir string) (reclaim.Observation, error) {
