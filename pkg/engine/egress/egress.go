@@ -27,6 +27,7 @@ const (
 	lazyTime      = 1500 * time.Millisecond // some drivers update their counters once a second
 	checkTime     = 30 * time.Second        // after which a limit is set again, in case somebody has removed it
 	retryTime     = 10 * time.Second        // between two attempts to open the network of a pod
+	againTime     = time.Second             // between two attempts to limit a pod, some of whose devices may well be limited
 )
 
 // Network is a node's network; network.Host implements it.
@@ -126,7 +127,7 @@ type pod struct {
 	openAt    time.Time
 	rate      observe.ByteRate
 	setAt     time.Time // when its limit was set last
-	inherited bool      // it has a limit of an earlier process
+	unsure    bool      // it may have a limit beside PodEgress.Limit: of an earlier process, or on some of its devices
 	unread    string    // why it can't be read
 	unset     string    // why its limit can't be set
 	observe.PodEgress
@@ -260,15 +261,14 @@ func (s *Shaper) keep(targets []Target) {
 
 func (p *pod) open(host Network, now time.Time) {
 	p.openAt, p.unread = now, ""
-	var err error
-	if p.network, err = host.Pod(p.Process, p.Path); err != nil {
-		p.network, p.unread = nil, err.Error()
-		return
-	}
-	p.inherited, err = p.network.IsLimited()
+	network, err := host.Pod(p.Process, p.Path)
 	if err != nil {
 		p.unread = err.Error()
+		return
 	}
+	p.network = network
+	limited, err := p.network.IsLimited()
+	p.unsure = limited || err != nil
 }
 
 func (p *pod) close() {
@@ -338,10 +338,10 @@ func (s *Shaper) apply(limits map[string]observe.BitRate, now time.Time) {
 			continue
 		}
 		want := limits[uid]
-		if want == p.Limit && !p.inherited && (want == 0 || now.Sub(p.setAt) < checkTime) {
+		if want == p.Limit && !p.unsure && (want == 0 || now.Sub(p.setAt) < checkTime) {
 			continue
 		}
-		if p.unset != "" && now.Sub(p.setAt) < retryTime {
+		if p.unset != "" && now.Sub(p.setAt) < againTime {
 			continue
 		}
 		p.setAt, p.unset = now, ""
@@ -360,10 +360,10 @@ func (s *Shaper) apply(limits map[string]observe.BitRate, now time.Time) {
 			err = p.network.Limit(int64(want))
 		}
 		if err != nil {
-			p.unset = err.Error()
+			p.unset, p.unsure = err.Error(), true
 			continue
 		}
-		p.Limit, p.inherited = want, false
+		p.Limit, p.unsure = want, false
 	}
 }
 

@@ -34,6 +34,7 @@ type fakePod struct {
 	set     int // how often its limit was set
 	closed  bool
 	refuses error
+	partly  bool // it limits the pod although it refuses: on some devices
 }
 
 func newNode() *node {
@@ -77,7 +78,7 @@ func (p *fakePod) Limit(bits int64) error {
 	p.n.mu.Lock()
 	defer p.n.mu.Unlock()
 	p.set++
-	if p.refuses == nil {
+	if p.refuses == nil || p.partly {
 		p.limit = bits
 	}
 	return p.refuses
@@ -248,10 +249,34 @@ func TestTroubles(t *testing.T) {
 				if got := now.Pods["pod-1"].Problem; !strings.Contains(got, c.pod) || (c.pod == "") != (got == "") {
 					t.Errorf("pod: %q, want %q", got, c.pod)
 				}
-				if p.set > 1 {
+				if p.set > 3 {
 					t.Errorf("in two seconds, a limit was tried %d times", p.set)
 				}
 			})
 		})
 	}
+}
+
+// TestPartly limits a pod on some of its devices only: that limit follows what is decided, and ends.
+func TestPartly(t *testing.T) {
+	t.Parallel()
+	during(t, func(t *testing.T, n *node, s *Shaper, ctx context.Context) {
+		p, target := n.add(1)
+		p.refuses, p.partly = errors.New("device net1 has a qdisc"), true
+		s.Follow(ctx, Link{}, []Target{target})
+		s.Limit(map[string]observe.BitRate{"pod-1": 5e6})
+		synctest.Wait()
+		s.Limit(map[string]observe.BitRate{"pod-1": 1e6})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if p.limit != 1e6 {
+			t.Errorf("two seconds after it was decided, the limit is %d", p.limit)
+		}
+		s.Limit(nil)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if p.limit != 0 {
+			t.Errorf("the limit %d is left", p.limit)
+		}
+	})
 }
