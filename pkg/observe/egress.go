@@ -27,6 +27,7 @@ type Egress struct {
 	Devices []string  // of the node's link; must not be modified
 	Speed   BitRate   // of the link; 0 if unknown
 	Sent    BitRate   // on the link
+	Batch   BitRate   // what the pods of batch work sent while the link sent that
 	Problem string    // why the link can't be read; "" if it can
 
 	Pods map[string]PodEgress // by UID; must not be modified
@@ -50,6 +51,9 @@ type ByteRate struct {
 	changed time.Time // when the counter was read with its present value first; zero before the first reading
 	rate    BitRate
 }
+
+// Changed returns when the counter was read with its present value first. The rate is of the time until then.
+func (r *ByteRate) Changed() time.Time { return r.changed }
 
 // Add enters a reading and returns the rate. It is unknown after the first reading, and after the counter or the
 // clock went back.

@@ -64,7 +64,7 @@ func (e *Egress) Room() observe.BitRate { return e.room }
 // The map is new whenever a limit changes, and must not be modified.
 func (e *Egress) Step(v *View) (map[string]observe.BitRate, []Decision) {
 	in := &v.Egress
-	lost := in.Problem != "" || in.At.IsZero()
+	lost := in.Problem != ""
 	var all []Decision
 	if e.outage.observe(v.Now, lost && e.room > 0) {
 		all = append(all, e.tellOutage(in))
@@ -73,10 +73,11 @@ func (e *Egress) Step(v *View) (map[string]observe.BitRate, []Decision) {
 		return e.limits, all
 	}
 	e.readAt = in.At
-	if !lost && in.Speed > 0 {
+	if !lost && !in.At.IsZero() {
 		before := e.room
-		sum := e.measure(v)
-		if d, tell := e.decide(in, sum, before); tell {
+		e.measure(in)
+		if d, tell := e.decide(in, before); tell && len(in.Pods) > 0 {
+			e.told = e.room
 			all = append(all, d)
 		}
 	}
@@ -84,25 +85,18 @@ func (e *Egress) Step(v *View) (map[string]observe.BitRate, []Decision) {
 	return e.limits, all
 }
 
-// measure returns what batch work sends, and enters what others send.
-func (e *Egress) measure(v *View) (batch observe.BitRate) {
-	in := &v.Egress
-	for uid := range in.Pods {
-		if p := in.Pods[uid]; p.At.Equal(in.At) {
-			batch += p.Sent
-		}
-	}
+// measure enters what others send.
+func (e *Egress) measure(in *observe.Egress) {
 	from := 0
 	for from < len(e.peaks) && (in.At.Sub(e.peaks[from].at) > egressPeakTime || in.At.Before(e.peaks[from].at)) {
 		from++
 	}
 	e.peaks = append(e.peaks[:0], e.peaks[from:]...)
-	e.peaks = append(e.peaks, egressPeak{in.At, in.Sent - batch})
-	return batch
+	e.peaks = append(e.peaks, egressPeak{in.At, in.Sent - in.Batch})
 }
 
 // decide sets the room, and reports whether that is worth telling.
-func (e *Egress) decide(in *observe.Egress, batch, before observe.BitRate) (d Decision, tell bool) {
+func (e *Egress) decide(in *observe.Egress, before observe.BitRate) (d Decision, tell bool) {
 	others := e.peaks[0].others
 	for _, p := range e.peaks {
 		others = max(others, p.others)
@@ -116,7 +110,7 @@ func (e *Egress) decide(in *observe.Egress, batch, before observe.BitRate) (d De
 		Controller: "egress", Object: "node", Action: "grow", From: before.String(), To: e.room.String(), Moves: "egress",
 		Why: fmt.Sprintf("services and the system send up to %s of %s, and batch work may fill it to %d%%", max(0, others), in.Speed, e.cfg.ThresholdPercent),
 		Facts: []Fact{
-			{"link_mbits", megabits(in.Speed)}, {"sent_mbits", megabits(in.Sent)}, {"batch_mbits", megabits(batch)}, {"others_mbits", megabits(others)},
+			{"link_mbits", megabits(in.Speed)}, {"sent_mbits", megabits(in.Sent)}, {"batch_mbits", megabits(in.Batch)}, {"others_mbits", megabits(others)},
 		},
 	}
 	switch {
@@ -125,7 +119,6 @@ func (e *Egress) decide(in *observe.Egress, batch, before observe.BitRate) (d De
 	case e.room < e.told:
 		d.Action = "shrink"
 	}
-	e.told = e.room
 	return d, true
 }
 

@@ -67,6 +67,10 @@ func (w *wire) reading() {
 			pods[uid] = p
 		}
 	}
+	in.Batch = 0
+	for _, p := range pods {
+		in.Batch += p.Sent
+	}
 	in.At, in.Pods, in.Sent = w.Now, pods, min(in.Speed, out+w.others)
 	limits, told := w.egress.Step(&w.View)
 	w.limits = limits

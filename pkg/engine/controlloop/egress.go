@@ -1,6 +1,7 @@
 package controlloop
 
 import (
+	"reflect"
 	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/engine/egress"
@@ -12,19 +13,23 @@ import (
 // senders is what the shaper was told last.
 type senders struct {
 	told    bool
-	link    egress.Link
+	view    uint64 // Loop.viewChanges at that time
+	link    *egress.Link
 	targets []egress.Target
 }
 
-// followEgress has the pods of batch work measured that have a network of their own. Without the mode for it there
-// are none, which also ends limits of an earlier configuration.
+// followEgress has the link measured, and the pods of batch work that have a network of their own. Without the mode
+// for it nothing is, which also ends limits of an earlier configuration. The link is measured also while there are no
+// such pods, so that the first one gets what services left in the last seconds.
 func (l *Loop) followEgress() {
-	if l.Shaper == nil {
+	if l.senders.view = l.viewChanges; l.Shaper == nil {
 		return
 	}
 	cfg := &l.Config.Control.Egress
+	var link *egress.Link
 	var targets []egress.Target
 	if l.Authority().Decides(cfg.Mode) {
+		link = &egress.Link{Devices: cfg.Interfaces, Speed: observe.BitRate(cfg.LinkSpeed)}
 		for i := range l.View.Pods {
 			p := &l.View.Pods[i]
 			if pod := l.View.Members[p.First].Pod; p.Class == workload.BE && !pod.HostNetwork {
@@ -32,12 +37,11 @@ func (l *Loop) followEgress() {
 			}
 		}
 	}
-	link := egress.Link{Devices: cfg.Interfaces, Speed: observe.BitRate(cfg.LinkSpeed)}
 	s := &l.senders
-	if s.told && slices.Equal(targets, s.targets) && link.Speed == s.link.Speed && slices.Equal(link.Devices, s.link.Devices) {
+	if s.told && slices.Equal(targets, s.targets) && reflect.DeepEqual(link, s.link) {
 		return
 	}
-	*s = senders{true, link, targets}
+	s.told, s.link, s.targets = true, link, targets
 	l.Shaper.Follow(l.ctx, link, targets)
 }
 

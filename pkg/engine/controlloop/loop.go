@@ -58,8 +58,9 @@ type Latencies interface {
 
 // Shaper measures and limits what pods of batch work send; see pkg/engine/egress. Its methods do not wait.
 type Shaper interface {
-	// Follow measures these pods until the context ends or it is called again, and no others.
-	Follow(ctx context.Context, link egress.Link, targets []egress.Target)
+	// Follow measures the link and these pods until the context ends or it is called again, and no others; nothing if
+	// link is nil.
+	Follow(ctx context.Context, link *egress.Link, targets []egress.Target)
 	// Limit sets the limits of pods, by UID. A pod without one is not limited.
 	Limit(limits map[string]observe.BitRate)
 	// Latest returns the latest reading.
@@ -219,9 +220,11 @@ func (l *Loop) Tick(s *observe.Snapshot) {
 	}
 	if all {
 		l.followObjectives()
-		l.followEgress()
 		l.View.Stays = l.notYielding()
 		l.View.Isolated = l.View.Stays == ""
+	}
+	if all || l.senders.view != l.viewChanges { // what a pod sends before it is followed counts as others'
+		l.followEgress()
 	}
 	l.stepEgress()
 	l.step(all)

@@ -94,7 +94,7 @@ type Target struct {
 	Path    string // of its network namespace on the host; "" if unknown
 }
 
-// Shaper measures and limits pods. Its methods do not wait, and any goroutine may call them.
+// Shaper measures the node's link, and measures and limits pods. Its methods do not wait, and any goroutine may call them.
 type Shaper struct {
 	host     Network
 	mark     string // file that exists while pods may have limits
@@ -103,15 +103,18 @@ type Shaper struct {
 
 	mu      sync.Mutex
 	began   bool
-	link    Link
+	link    *Link
 	targets []Target
 	decided bool                       // Limit was called
 	limits  map[string]observe.BitRate // wanted, by UID
 	latest  observe.Egress
 
-	marked bool // of the goroutine, like what follows
-	links  []device
-	pods   map[string]*pod // by UID
+	marked    bool // of the goroutine, like what follows
+	links     []device
+	pods      map[string]*pod // by UID
+	bytes     uint64          // that the pods have sent
+	bytesRate observe.ByteRate
+	batch     observe.BitRate // that the pods sent while the link sent what it did
 }
 
 // device is a device of the node's link.
@@ -123,13 +126,14 @@ type device struct {
 // pod is a target with its state.
 type pod struct {
 	Target
-	network   Pod // nil if it can't be opened
-	openAt    time.Time
-	rate      observe.ByteRate
-	setAt     time.Time // when its limit was set last
-	unsure    bool      // it may have a limit beside PodEgress.Limit: of an earlier process, or on some of its devices
-	unread    string    // why it can't be read
-	unset     string    // why its limit can't be set
+	network Pod // nil if it can't be opened
+	openAt  time.Time
+	bytes   uint64 // that it has sent
+	rate    observe.ByteRate
+	setAt   time.Time // when its limit was set last
+	unsure  bool      // it may have a limit beside PodEgress.Limit: of an earlier process, or on some of its devices
+	unread  string    // why it can't be read
+	unset   string    // why its limit can't be set
 	observe.PodEgress
 }
 
@@ -139,9 +143,10 @@ func New(host Network, mark string) *Shaper {
 	return &Shaper{host: host, mark: mark, interval: usualInterval, wake: make(chan struct{}, 1), pods: map[string]*pod{}}
 }
 
-// Follow measures these pods until the context ends or it is called again, and no others. The limit of a pod that
-// is not among them any more ends. The first call also ends limits that an earlier process has set on other pods.
-func (s *Shaper) Follow(ctx context.Context, link Link, targets []Target) {
+// Follow measures the link and these pods until the context ends or it is called again, and no others; nothing if link
+// is nil. The limit of a pod that is not among them any more ends. The first call also ends limits that an earlier
+// process has set on other pods.
+func (s *Shaper) Follow(ctx context.Context, link *Link, targets []Target) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.link, s.targets = link, targets
@@ -190,7 +195,10 @@ func (s *Shaper) run(ctx context.Context) {
 		s.mu.Unlock()
 		s.keep(targets)
 		interval := max(s.interval, timeForPod*time.Duration(len(targets)))
-		if now := time.Now(); len(targets) > 0 && now.Sub(readAt) >= interval {
+		switch now := time.Now(); {
+		case link == nil:
+			reading, readAt, s.links = observe.Egress{}, time.Time{}, nil
+		case now.Sub(readAt) >= interval:
 			readAt = now
 			reading = s.read(link, now)
 			timer.Reset(interval)
@@ -240,6 +248,7 @@ func (s *Shaper) keep(targets []Target) {
 	for uid, p := range s.pods {
 		if wanted[uid] != p.Target {
 			if _, stays := wanted[uid]; !stays && p.network != nil {
+				s.count(p)
 				p.network.Release() //nolint:errcheck // the pod has mostly ended, and its devices are gone
 			}
 			p.close()
@@ -279,42 +288,54 @@ func (p *pod) close() {
 }
 
 // read reads all counters.
-func (s *Shaper) read(link Link, now time.Time) observe.Egress {
-	next := observe.Egress{At: now}
-	if err := s.readLink(link, now, &next); err != nil {
-		next.Problem = err.Error()
-	}
+func (s *Shaper) read(link *Link, now time.Time) observe.Egress {
 	for _, p := range s.pods {
 		if p.network == nil {
 			continue
 		}
-		sent, err := p.network.Sent()
-		if err != nil {
-			p.unread = err.Error()
+		if !s.count(p) {
 			continue
 		}
-		p.unread = ""
-		if rate, known := p.rate.Add(now, sent); known {
+		if rate, known := p.rate.Add(now, p.bytes); known {
 			p.At, p.Sent = now, rate
 		}
+	}
+	next := observe.Egress{At: now}
+	if err := s.readLink(link, now, &next); err != nil {
+		next.Problem = err.Error()
 	}
 	return next
 }
 
+// count reads what a pod has sent, and reports whether that was possible. All that a pod has sent before its first
+// reading counts as sent since the reading before.
+func (s *Shaper) count(p *pod) bool {
+	sent, err := p.network.Sent()
+	if err != nil {
+		p.unread = err.Error()
+		return false
+	}
+	if sent > p.bytes { // it goes back when a device goes
+		s.bytes += sent - p.bytes
+	}
+	p.bytes, p.unread = sent, ""
+	return true
+}
+
 // readLink reads the node's link.
-func (s *Shaper) readLink(link Link, now time.Time, into *observe.Egress) error {
-	link, unknown := link.Find(s.host)
-	if into.Devices, into.Speed = link.Devices, link.Speed; len(into.Devices) == 0 {
+func (s *Shaper) readLink(link *Link, now time.Time, into *observe.Egress) error {
+	found, unknown := link.Find(s.host)
+	if into.Devices, into.Speed = found.Devices, found.Speed; len(into.Devices) == 0 {
 		return unknown
 	}
 	same := func(d device, name string) bool { return d.name == name }
 	if !slices.EqualFunc(s.links, into.Devices, same) {
-		s.links = nil
+		s.links, s.bytesRate = nil, observe.ByteRate{}
 		for _, name := range into.Devices {
 			s.links = append(s.links, device{name: name, rate: observe.ByteRate{Lazy: lazyTime}})
 		}
 	}
-	all := true
+	all, changed := true, false
 	for i := range s.links {
 		d := &s.links[i]
 		sent, err := s.host.Sent(d.name)
@@ -323,8 +344,13 @@ func (s *Shaper) readLink(link Link, now time.Time, into *observe.Egress) error 
 		}
 		rate, known := d.rate.Add(now, sent)
 		into.Sent += rate
-		all = all && known
+		all, changed = all && known, changed || d.rate.Changed().Equal(now)
 	}
+	if changed { // so that both rates are of the same time
+		rate, known := s.bytesRate.Add(now, s.bytes)
+		s.batch, all = rate, all && known
+	}
+	into.Batch = s.batch
 	if !all {
 		into.At = time.Time{} // a rate needs two readings
 	}

@@ -25,13 +25,15 @@ type node struct {
 	pods     map[int]*fakePod // by process
 	leftover int              // pods that an earlier process has limited
 	fail     error            // of the link
+	bursts   bool             // pods send three times as much in every second second, and the link counts once a second
 }
 
 type fakePod struct {
 	n       *node
 	pid     int
 	limit   int64
-	set     int // how often its limit was set
+	set     int    // how often its limit was set
+	before  uint64 // what it had sent by node.sent when it began
 	closed  bool
 	refuses error
 	partly  bool // it limits the pod although it refuses: on some devices
@@ -41,14 +43,29 @@ func newNode() *node {
 	return &node{uplinks: []string{"eth0"}, speed: 10e9, pods: map[int]*fakePod{}}
 }
 
-func sent() uint64 { return uint64(time.Now().UnixMilli()) * 1000 }
+// sent is what a pod has sent at a time.
+func (n *node) sent(at time.Time) uint64 {
+	ms := uint64(at.UnixMilli())
+	if n.bursts {
+		ms += min(ms%2000, 2000-ms%2000) / 2
+	}
+	return ms * 1000
+}
 
 func (n *node) Uplinks() ([]string, error)  { return n.uplinks, n.fail }
 func (n *node) Speed(string) (int64, error) { return n.speed, nil }
 func (n *node) Sent(string) (uint64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return sent() * uint64(len(n.pods)), n.fail
+	now := time.Now()
+	if n.bursts {
+		now = now.Truncate(time.Second)
+	}
+	sum := uint64(0)
+	for _, p := range n.pods {
+		sum += n.sent(now) - p.before
+	}
+	return sum, n.fail
 }
 
 func (n *node) Pod(pid int, _ string) (Pod, error) {
@@ -72,7 +89,7 @@ func (n *node) Release(keep []network.ID, _ bool) (int, error) {
 
 func (p *fakePod) ID() network.ID { return network.ID{} }
 
-func (p *fakePod) Sent() (uint64, error) { return sent(), nil }
+func (p *fakePod) Sent() (uint64, error) { return p.n.sent(time.Now()) - p.before, nil }
 
 func (p *fakePod) Limit(bits int64) error {
 	p.n.mu.Lock()
@@ -127,7 +144,7 @@ func TestShaper(t *testing.T) {
 	during(t, func(t *testing.T, n *node, s *Shaper, ctx context.Context) {
 		a, first := n.add(1)
 		b, second := n.add(2)
-		s.Follow(ctx, Link{}, []Target{first, second})
+		s.Follow(ctx, &Link{}, []Target{first, second})
 		synctest.Wait()
 		if now := s.Latest(); !now.At.IsZero() || now.Problem != "" {
 			t.Errorf("one reading makes no rate: %+v", now)
@@ -153,7 +170,7 @@ func TestShaper(t *testing.T) {
 			t.Errorf("in half a minute, the limit was set %d times", a.set)
 		}
 		s.Limit(map[string]observe.BitRate{"pod-1": 5e6})
-		s.Follow(ctx, Link{}, []Target{first})
+		s.Follow(ctx, &Link{}, []Target{first})
 		synctest.Wait()
 		if b.limit != 0 || !b.closed || a.limit != 5e6 {
 			t.Errorf("the limit of a pod that is not followed: %d, open %t", b.limit, !b.closed)
@@ -168,6 +185,31 @@ func TestShaper(t *testing.T) {
 	})
 }
 
+// TestLinkAlone measures the link before the first pod, and forgets it while nothing is measured.
+func TestLinkAlone(t *testing.T) {
+	t.Parallel()
+	during(t, func(t *testing.T, n *node, s *Shaper, ctx context.Context) {
+		_, target := n.add(1)
+		s.Follow(ctx, &Link{}, nil)
+		time.Sleep(2 * usualInterval)
+		synctest.Wait()
+		if now := s.Latest(); now.Sent != 8e6 || now.At.IsZero() {
+			t.Errorf("without a pod: %+v", now)
+		}
+		s.Follow(ctx, nil, nil)
+		synctest.Wait()
+		if now := s.Latest(); !now.At.IsZero() || now.Sent != 0 {
+			t.Errorf("nothing is measured, but %+v", now)
+		}
+		time.Sleep(time.Hour)
+		s.Follow(ctx, &Link{}, []Target{target})
+		synctest.Wait()
+		if now := s.Latest(); !now.At.IsZero() {
+			t.Errorf("a rate is the mean of an hour: %+v", now)
+		}
+	})
+}
+
 // TestEnd keeps the limits when the process ends, and takes them over in the next one.
 func TestEnd(t *testing.T) {
 	t.Parallel()
@@ -177,7 +219,7 @@ func TestEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		s := New(n, mark)
-		s.Follow(ctx, Link{}, []Target{target})
+		s.Follow(ctx, &Link{}, []Target{target})
 		s.Limit(map[string]observe.BitRate{"pod-1": 5e6})
 		synctest.Wait()
 		end()
@@ -188,7 +230,7 @@ func TestEnd(t *testing.T) {
 	n.leftover = 3
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
-		New(n, mark).Follow(ctx, Link{}, []Target{target})
+		New(n, mark).Follow(ctx, &Link{}, []Target{target})
 		synctest.Wait()
 		end()
 	})
@@ -201,7 +243,7 @@ func TestEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		s := New(n, mark)
-		s.Follow(ctx, Link{}, []Target{target})
+		s.Follow(ctx, &Link{}, []Target{target})
 		s.Limit(nil)
 		synctest.Wait()
 		end()
@@ -238,7 +280,7 @@ func TestTroubles(t *testing.T) {
 			during(t, func(t *testing.T, n *node, s *Shaper, ctx context.Context) {
 				p, target := n.add(1)
 				c.with(n, p, s)
-				s.Follow(ctx, Link{}, []Target{target})
+				s.Follow(ctx, &Link{}, []Target{target})
 				s.Limit(map[string]observe.BitRate{"pod-1": 5e6})
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
@@ -263,7 +305,7 @@ func TestPartly(t *testing.T) {
 	during(t, func(t *testing.T, n *node, s *Shaper, ctx context.Context) {
 		p, target := n.add(1)
 		p.refuses, p.partly = errors.New("device net1 has a qdisc"), true
-		s.Follow(ctx, Link{}, []Target{target})
+		s.Follow(ctx, &Link{}, []Target{target})
 		s.Limit(map[string]observe.BitRate{"pod-1": 5e6})
 		synctest.Wait()
 		s.Limit(map[string]observe.BitRate{"pod-1": 1e6})
@@ -277,6 +319,34 @@ func TestPartly(t *testing.T) {
 		synctest.Wait()
 		if p.limit != 0 {
 			t.Errorf("the limit %d is left", p.limit)
+		}
+	})
+}
+
+// TestSameTime measures pods that send in bursts over a link whose driver counts once a second, and a pod that has
+// sent before it is read first. Nobody else sends.
+func TestSameTime(t *testing.T) {
+	t.Parallel()
+	during(t, func(t *testing.T, n *node, s *Shaper, ctx context.Context) {
+		n.bursts = true
+		_, first := n.add(1)
+		follow := []Target{first}
+		s.Follow(ctx, &Link{}, follow)
+		synctest.Wait()
+		for at := range 100 {
+			time.Sleep(usualInterval)
+			switch at {
+			case 51: // a whole second
+				second, _ := n.add(2)
+				second.before = n.sent(time.Now())
+			case 53:
+				follow = append(follow, Target{UID: "pod-2", Process: 2})
+				s.Follow(ctx, &Link{}, follow)
+			}
+			synctest.Wait()
+			if now := s.Latest(); at > 8 && (now.Sent != now.Batch || now.Batch == 0) {
+				t.Errorf("at reading %d, the link sends %s and batch work %s", at, now.Sent, now.Batch)
+			}
 		}
 	})
 }

@@ -51,7 +51,7 @@ func Looped() *status.Status {
 			State: status.BatchClosed, Why: "batch is switched off", BoundsPercent: 49, BoundsWhy: "data/db-0 waits 13 % of its time (cpuPressure), and its bound is 5 %", NextChangeAt: s.Time.Add(2 * time.Hour), Switch: status.Switch{State: "off", EndsAt: s.Time.Add(2 * time.Hour)},
 			Mechanism: "quota", Known: true, Budget: 6543, Floor: 310, Used: 5210, Requested: 8000, Cgroups: []status.BatchCgroup{{Name: "/kubepods/besteffort", Quota: 6543, MemoryLimitBytes: 16 << 30}},
 		},
-		Memory:    status.BatchMemory{OnlineBytes: 20 << 30, UsedBytes: 14 << 30, GoalBytes: 16 << 30, HeadroomBytes: 3 << 30, LimitBytes: 16 << 30, SwapBytes: 2 << 30, Taken: status.Taken{PageCacheBytes: 5 << 30, SwapBytes: 3 << 30}},
+		Memory: status.BatchMemory{OnlineBytes: 20 << 30, UsedBytes: 14 << 30, GoalBytes: 16 << 30, HeadroomBytes: 3 << 30, LimitBytes: 16 << 30, SwapBytes: 2 << 30, Taken: status.Taken{PageCacheBytes: 5 << 30, SwapBytes: 3 << 30}},
 		Egress: &status.Egress{
 			Devices: []string{"eth0"}, Speed: 10e9, Sent: 6.5e9, BatchSent: 2.4e9, Room: 4.4e9, MeasuredAt: at,
 			Pods: []status.PodEgress{{Pod: "batch/db-0", UID: "3", Sent: 2.4e9, Limit: 4e9}, {Pod: "batch/host", UID: "4", Problem: "it is on the host's network, where Sluice limits nothing"}},
