@@ -51,7 +51,8 @@ func Open(root string) (*Host, error) {
 
 func (h *Host) path(name string) string { return filepath.Join(h.root, name) }
 
-// Uplinks returns the devices of the default routes, sorted; none without a default route.
+// Uplinks returns the devices of the default routes in use, which are those of the least metric for each version of
+// IP, sorted; none without a default route.
 func (h *Host) Uplinks() ([]string, error) {
 	var all []string
 	for name, parse := range map[string]func(io.Reader) ([]string, error){"net/route": parseRoutes, "net/ipv6_route": parseRoutes6} {
@@ -79,10 +80,12 @@ const (
 )
 
 // parseRoutes reads /proc/net/route: after a line of titles, a line for each route with the device, the
-// destination, the gateway, the flags, three counters, the mask and more, in hexadecimal.
+// destination, the gateway, the flags, two counters, the metric, the mask and more; the counters and the metric are decimal
+// numbers, the rest is hexadecimal.
 func parseRoutes(from io.Reader) (devices []string, err error) {
 	lines := bufio.NewScanner(from)
 	lines.Scan()
+	var least uint64
 	for lines.Scan() {
 		f := strings.Fields(lines.Text())
 		if len(f) < 8 {
@@ -92,8 +95,12 @@ func parseRoutes(from io.Reader) (devices []string, err error) {
 		if err != nil {
 			return nil, err
 		}
+		metric, err := strconv.ParseUint(f[6], 10, 32)
+		if err != nil {
+			return nil, err
+		}
 		if f[1] == "00000000" && f[7] == "00000000" && flags&(routeUp|routeReject) == routeUp {
-			devices = append(devices, f[0])
+			devices, least = prefer(devices, least, f[0], metric)
 		}
 	}
 	return devices, lines.Err()
@@ -103,6 +110,7 @@ func parseRoutes(from io.Reader) (devices []string, err error) {
 // length, the source, its prefix's length, the next hop, the metric, two counters, the flags and the device.
 func parseRoutes6(from io.Reader) (devices []string, err error) {
 	lines := bufio.NewScanner(from)
+	var least uint64
 	for lines.Scan() {
 		f := strings.Fields(lines.Text())
 		if len(f) < 10 {
@@ -112,11 +120,26 @@ func parseRoutes6(from io.Reader) (devices []string, err error) {
 		if err != nil {
 			return nil, err
 		}
+		metric, err := strconv.ParseUint(f[5], 16, 32)
+		if err != nil {
+			return nil, err
+		}
 		if strings.Trim(f[0], "0") == "" && f[1] == "00" && flags&(routeUp|routeReject) == routeUp && f[9] != "lo" {
-			devices = append(devices, f[9])
+			devices, least = prefer(devices, least, f[9], metric)
 		}
 	}
 	return devices, lines.Err()
+}
+
+// prefer adds the device of a default route to those of the least metric.
+func prefer(devices []string, least uint64, device string, metric uint64) ([]string, uint64) {
+	switch {
+	case len(devices) == 0 || metric < least:
+		return []string{device}, metric
+	case metric > least:
+		return devices, least
+	}
+	return append(devices, device), least
 }
 
 // Speed returns the speed of a device of the host in bits per second; 0 if the kernel knows none, as of

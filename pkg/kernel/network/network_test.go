@@ -28,6 +28,11 @@ func TestUplinks(t *testing.T) {
 		"none":         {titles + inside + reject, none6, ""},
 		"no IPv6":      {titles + route, "", "eth0"},
 		"no IPv4":      {"", route6, "bond0"},
+		"a spare one": {
+			titles + strings.Replace(strings.Replace(route, "eth0", "eth1", 1), "\t100\t", "\t1002\t", 1) + route,
+			route6 + strings.Replace(strings.Replace(route6, "bond0", "wlan0", 1), "00000400", "00000401", 1), "bond0 eth0",
+		},
+		"two of a metric": {titles + route + strings.Replace(route, "eth0", "eth1", 1), "", "eth0 eth1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
