@@ -230,6 +230,33 @@ func TestPodErrors(t *testing.T) {
 	}
 }
 
+// TestReused opens a pod by a process number that somebody else has got since, and by the path that is the pod's own.
+func TestReused(t *testing.T) {
+	needRoot(t)
+	host, err := Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, other := newSandbox(t), newSandbox(t)
+	byProcess, err := host.Pod(pod.pid, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer byProcess.Close()
+	path := "/proc/" + strconv.Itoa(pod.pid) + "/ns/net"
+	p, err := host.Pod(other.pid, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if p.ID() != byProcess.ID() {
+		t.Error("the process' network is taken, and not the pod's")
+	}
+	if _, err := host.Pod(other.pid, "/run/netns/gone"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the pod has ended: %v", err)
+	}
+}
+
 // receive counts the bytes that arrive at an address in a namespace.
 func receive(t *testing.T, at sandbox, address string) *atomic.Int64 {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -38,21 +39,38 @@ type Pod struct {
 	text     []byte
 }
 
-// Pod opens the network namespace that a process of a pod is in or, if pid is 0, the one at a path of the
-// host such as /run/netns/cni-1. A pod on the host's network is ErrHostNetwork.
+// Pod opens a pod's network namespace: the one at a path of the host such as /run/netns/cni-1 or, where there is none
+// or it can't be looked at, the one that a process of the pod is in; its number may be 0. The path counts first, since the
+// number is somebody else's once the pod has ended. A pod on the host's network is ErrHostNetwork.
 func (h *Host) Pod(pid int, path string) (*Pod, error) {
-	switch {
-	case pid != 0:
-		path = "proc/" + strconv.Itoa(pid) + "/ns/net"
-	case path == "":
-		return nil, errors.New("the runtime names neither a process of the pod nor its network namespace")
-	case h.root != "/":
-		// The host's mounts are seen through a process of the host. The link /var/run would lead to this process' own /run.
-		if within, ok := strings.CutPrefix(path, "/var/run/"); ok {
-			path = "/run/" + within
+	if path != "" {
+		p, err := h.open(h.outside(path))
+		if pid == 0 || !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errNoNamespace) {
+			return p, err
 		}
-		path = "proc/1/root" + path
 	}
+	if pid == 0 {
+		return nil, errors.New("the runtime names neither a process of the pod nor its network namespace")
+	}
+	return h.open("proc/" + strconv.Itoa(pid) + "/ns/net")
+}
+
+// outside returns where a path of the host is seen below the root: through a process of the host if this is another one's
+// mounts. There, the link /var/run would lead to this process' own /run.
+func (h *Host) outside(path string) string {
+	if h.root == "/" {
+		return path
+	}
+	if below, ok := strings.CutPrefix(path, "/var/run/"); ok {
+		path = "/run/" + below
+	}
+	return "proc/1/root" + path
+}
+
+// errNoNamespace says that a file is no network namespace, as where the host's later mounts do not appear.
+var errNoNamespace = errors.New("it is no network namespace")
+
+func (h *Host) open(path string) (*Pod, error) {
 	namespace, err := os.Open(h.path(path))
 	if err != nil {
 		return nil, err
@@ -63,7 +81,7 @@ func (h *Host) Pod(pid int, path string) (*Pod, error) {
 
 func (h *Host) enter(namespace *os.File) (*Pod, error) {
 	if kind, err := unix.IoctlRetInt(int(namespace.Fd()), unix.NS_GET_NSTYPE); err != nil || kind != unix.CLONE_NEWNET {
-		return nil, fmt.Errorf("%s is no network namespace", namespace.Name())
+		return nil, fmt.Errorf("%s: %w", namespace.Name(), errNoNamespace)
 	}
 	id, err := idOf(namespace)
 	if err != nil {
