@@ -28,6 +28,9 @@ const (
 	mostQueue  = 1 << 30   // in bytes
 	// answerTime bounds how long the kernel may take to answer.
 	answerTime = 2 * time.Second
+	// mostText is the most of /proc/net/dev that is read, about 500 devices. A pod that may make devices could else have
+	// Sluice, and the kernel's lock on all devices, busy with them.
+	mostText = 64 << 10
 )
 
 // Pod is the network of a pod. Its methods must not be called concurrently. It holds the namespace, so it must
@@ -103,7 +106,11 @@ func (h *Host) enter(namespace *os.File) (*Pod, error) {
 		return nil, err
 	}
 	// A kernel that is busy with other devices answers late, and never is no answer.
-	return p, p.socket.SetSocketTimeout(answerTime)
+	if err := p.socket.SetSocketTimeout(answerTime); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
 }
 
 // ID tells the pod's network namespace from others.
@@ -129,9 +136,14 @@ func (p *Pod) Sent() (uint64, error) {
 		if n < len(p.text) {
 			return parseSent(p.text[:n])
 		}
+		if n >= mostText {
+			return 0, errManyDevices
+		}
 		p.text = make([]byte, 2*len(p.text))
 	}
 }
+
+var errManyDevices = errors.New("the pod has more devices than Sluice reads, about 500")
 
 // parseSent adds up the bytes sent in the text of /proc/net/dev: after two lines of titles, a line for each
 // device with eight counters of what it received and then the bytes that it sent.
@@ -154,16 +166,27 @@ func parseSent(text []byte) (sum uint64, err error) {
 	return sum, nil
 }
 
-// Limit limits what each device of the pod but the loopback sends, in bits per second. A device with a qdisc
+// Limit limits what each device of the pod that is up, but the loopback, sends, in bits per second. A device with a qdisc
 // of somebody else stays as it is, which is an error.
 func (p *Pod) Limit(bits int64) error {
+	if _, err := p.Sent(); err != nil {
+		return err
+	}
 	return p.each(func(device netlink.Link, root netlink.Qdisc) error {
 		name := device.Attrs().Name
-		if root != nil && root.Attrs().Handle != handle {
+		switch {
+		case device.Attrs().RawFlags&unix.IFF_UP == 0: // as the kernel's own tunnels are
+			return nil
+		case root != nil && !isOurs(root):
 			return fmt.Errorf("device %s has a qdisc (%s) that somebody else has set", name, root.Type())
 		}
 		return refusal(name, p.socket.QdiscReplace(filter(device, bits)))
 	})
+}
+
+// isOurs reports whether Limit has set a root qdisc, which is nil for the kernel's default one.
+func isOurs(root netlink.Qdisc) bool {
+	return root != nil && root.Attrs().Handle == handle && root.Type() == "tbf"
 }
 
 // filter returns the token bucket filter of a device.
@@ -192,7 +215,7 @@ func refusal(device string, err error) error {
 // Release ends the limits that Limit has set.
 func (p *Pod) Release() error {
 	return p.each(func(device netlink.Link, root netlink.Qdisc) error {
-		if root == nil || root.Attrs().Handle != handle {
+		if !isOurs(root) {
 			return nil
 		}
 		if err := p.socket.QdiscDel(root); err != nil && !errors.Is(err, unix.ENOENT) {
@@ -205,20 +228,20 @@ func (p *Pod) Release() error {
 // IsLimited reports whether a device has a limit that Limit has set.
 func (p *Pod) IsLimited() (limited bool, err error) {
 	err = p.each(func(_ netlink.Link, root netlink.Qdisc) error {
-		limited = limited || root != nil && root.Attrs().Handle == handle
+		limited = limited || isOurs(root)
 		return nil
 	})
 	return limited, err
 }
 
-// each calls a function for each device that is up, except the loopback, with its root qdisc; nil for the
+// each calls a function for each device except the loopback, with its root qdisc; nil for the
 // kernel's default one.
 func (p *Pod) each(do func(netlink.Link, netlink.Qdisc) error) error {
-	devices, err := p.socket.LinkList()
+	devices, err := complete(p.socket.LinkList)
 	if err != nil {
 		return fmt.Errorf("listing the pod's devices: %w", err)
 	}
-	all, err := p.socket.QdiscList(nil)
+	all, err := complete(func() ([]netlink.Qdisc, error) { return p.socket.QdiscList(nil) })
 	if err != nil {
 		return fmt.Errorf("listing the pod's qdiscs: %w", err)
 	}
@@ -230,9 +253,19 @@ func (p *Pod) each(do func(netlink.Link, netlink.Qdisc) error) error {
 	}
 	var errs []error
 	for _, d := range devices {
-		if flags := d.Attrs().RawFlags; flags&unix.IFF_LOOPBACK == 0 && flags&unix.IFF_UP != 0 {
+		if d.Attrs().RawFlags&unix.IFF_LOOPBACK == 0 {
 			errs = append(errs, do(d, roots[d.Attrs().Index]))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// complete lists something until nothing has changed meanwhile, as the kernel reports.
+func complete[T any](list func() ([]T, error)) (all []T, err error) {
+	for range 10 {
+		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return all, err
+		}
+	}
+	return nil, err
 }
