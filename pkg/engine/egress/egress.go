@@ -27,6 +27,8 @@ const (
 	lazyTime      = 1500 * time.Millisecond // some drivers update their counters once a second
 	checkTime     = 30 * time.Second        // after which a limit is set again, in case somebody has removed it
 	retryTime     = 10 * time.Second        // between two attempts to open the network of a pod
+	findTime      = 10 * time.Second        // between two looks for the link, since reading a speed takes rtnl_lock and may ask the card
+	lateTime      = 10 * time.Second        // after which a reading that should have come is missed
 	againTime     = time.Second             // between two attempts to limit a pod, some of whose devices may well be limited
 )
 
@@ -108,8 +110,13 @@ type Shaper struct {
 	decided bool                       // Limit was called
 	limits  map[string]observe.BitRate // wanted, by UID
 	latest  observe.Egress
+	dueAt   time.Time // when the next reading is missed; zero if none is due
 
-	marked    bool // of the goroutine, like what follows
+	marked    bool  // of the goroutine, like what follows
+	found     Link  // link, completed
+	unknown   error // what is unknown of it
+	foundFor  *Link
+	foundAt   time.Time
 	links     []device
 	pods      map[string]*pod // by UID
 	bytes     uint64          // that the pods have sent
@@ -175,11 +182,15 @@ func (s *Shaper) wakeUp() {
 	}
 }
 
-// Latest returns the latest reading.
+// Latest returns the latest reading. If the next one is late, the problem says so.
 func (s *Shaper) Latest() observe.Egress {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.latest
+	latest := s.latest
+	if !s.dueAt.IsZero() && time.Now().After(s.dueAt) {
+		latest.Problem = "the kernel has not answered for more than " + lateTime.String()
+	}
+	return latest
 }
 
 // run measures and limits until the context ends. Limits stay then, as all settings do while no plugin runs.
@@ -206,7 +217,7 @@ func (s *Shaper) run(ctx context.Context) {
 		if decided {
 			s.apply(limits, time.Now())
 		}
-		s.publish(reading)
+		s.publish(reading, interval)
 		if !swept {
 			swept = true
 			s.sweep()
@@ -324,9 +335,12 @@ func (s *Shaper) count(p *pod) bool {
 
 // readLink reads the node's link.
 func (s *Shaper) readLink(link *Link, now time.Time, into *observe.Egress) error {
-	found, unknown := link.Find(s.host)
-	if into.Devices, into.Speed = found.Devices, found.Speed; len(into.Devices) == 0 {
-		return unknown
+	if s.foundFor != link || now.Sub(s.foundAt) >= findTime {
+		s.found, s.unknown = link.Find(s.host)
+		s.foundFor, s.foundAt = link, now
+	}
+	if into.Devices, into.Speed = s.found.Devices, s.found.Speed; len(into.Devices) == 0 {
+		return s.unknown
 	}
 	same := func(d device, name string) bool { return d.name == name }
 	if !slices.EqualFunc(s.links, into.Devices, same) {
@@ -340,6 +354,7 @@ func (s *Shaper) readLink(link *Link, now time.Time, into *observe.Egress) error
 		d := &s.links[i]
 		sent, err := s.host.Sent(d.name)
 		if err != nil {
+			s.foundFor = nil // another device may have taken its place
 			return err
 		}
 		rate, known := d.rate.Add(now, sent)
@@ -354,7 +369,7 @@ func (s *Shaper) readLink(link *Link, now time.Time, into *observe.Egress) error
 	if !all {
 		into.At = time.Time{} // a rate needs two readings
 	}
-	return unknown
+	return s.unknown
 }
 
 // apply sets the limits that have changed, and those that were set long ago.
@@ -394,7 +409,7 @@ func (s *Shaper) apply(limits map[string]observe.BitRate, now time.Time) {
 }
 
 // publish makes the latest reading and the state of the pods known.
-func (s *Shaper) publish(reading observe.Egress) {
+func (s *Shaper) publish(reading observe.Egress, interval time.Duration) {
 	reading.Pods = make(map[string]observe.PodEgress, len(s.pods))
 	for uid, p := range s.pods {
 		p.Problem = cmp.Or(p.unread, p.unset)
@@ -402,7 +417,10 @@ func (s *Shaper) publish(reading observe.Egress) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.latest = reading
+	s.latest, s.dueAt = reading, time.Time{}
+	if s.link != nil {
+		s.dueAt = time.Now().Add(interval + lateTime)
+	}
 }
 
 // Restore ends all limits on what pods send, while no plugin runs, and returns how many pods had one. With dry

@@ -22,6 +22,7 @@ type node struct {
 	mu       sync.Mutex
 	uplinks  []string
 	speed    int64
+	speeds   int              // how often it was read
 	pods     map[int]*fakePod // by process
 	leftover int              // pods that an earlier process has limited
 	fail     error            // of the link
@@ -36,7 +37,8 @@ type fakePod struct {
 	before  uint64 // what it had sent by node.sent when it began
 	closed  bool
 	refuses error
-	partly  bool // it limits the pod although it refuses: on some devices
+	hangs   chan struct{} // until which it does not answer; nil to answer at once
+	partly  bool          // it limits the pod although it refuses: on some devices
 }
 
 func newNode() *node {
@@ -52,8 +54,13 @@ func (n *node) sent(at time.Time) uint64 {
 	return ms * 1000
 }
 
-func (n *node) Uplinks() ([]string, error)  { return n.uplinks, n.fail }
-func (n *node) Speed(string) (int64, error) { return n.speed, nil }
+func (n *node) Uplinks() ([]string, error) { return n.uplinks, n.fail }
+func (n *node) Speed(string) (int64, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.speeds++
+	return n.speed, nil
+}
 func (n *node) Sent(string) (uint64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -92,6 +99,9 @@ func (p *fakePod) ID() network.ID { return network.ID{} }
 func (p *fakePod) Sent() (uint64, error) { return p.n.sent(time.Now()) - p.before, nil }
 
 func (p *fakePod) Limit(bits int64) error {
+	if p.hangs != nil {
+		<-p.hangs
+	}
 	p.n.mu.Lock()
 	defer p.n.mu.Unlock()
 	p.set++
@@ -323,6 +333,34 @@ func TestPartly(t *testing.T) {
 	})
 }
 
+// TestLate has the kernel answer late: nobody else waits, and the reading that does not come is missed.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	during(t, func(t *testing.T, n *node, s *Shaper, ctx context.Context) {
+		p, target := n.add(1)
+		s.Follow(ctx, &Link{}, []Target{target})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if s.Latest().Problem != "" || n.speeds > 7 {
+			t.Errorf("problem %q, and the speed was read %d times in a minute", s.Latest().Problem, n.speeds)
+		}
+		p.hangs = make(chan struct{})
+		s.Limit(map[string]observe.BitRate{"pod-1": 5e6})
+		time.Sleep(lateTime + time.Second)
+		s.Follow(ctx, &Link{}, []Target{target})
+		if got := s.Latest().Problem; got != "the kernel has not answered for more than 10s" {
+			t.Errorf("problem %q", got)
+		}
+		close(p.hangs)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := s.Latest().Problem; got != "" || p.limit != 5e6 {
+			t.Errorf("after the answer, problem %q, limit %d", got, p.limit)
+		}
+	})
+}
+
 // TestSameTime measures pods that send in bursts over a link whose driver counts once a second, and a pod that has
 // sent before it is read first. Nobody else sends.
 func TestSameTime(t *testing.T) {
@@ -337,6 +375,7 @@ func TestSameTime(t *testing.T) {
 			time.Sleep(usualInterval)
 			switch at {
 			case 51: // a whole second
+				synctest.Wait()
 				second, _ := n.add(2)
 				second.before = n.sent(time.Now())
 			case 53:

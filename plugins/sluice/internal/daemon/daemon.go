@@ -358,7 +358,7 @@ type nodeNetwork struct{ *network.Host }
 func (n nodeNetwork) Pod(pid int, path string) (egress.Pod, error) {
 	p, err := n.Host.Pod(pid, path)
 	if err != nil {
-		return nil, err
+		return nil, err // a nil *network.Pod would be an egress.Pod that is not nil
 	}
 	return p, nil
 }
