@@ -180,6 +180,24 @@ func TestEgressYields(t *testing.T) {
 	}
 }
 
+// TestEgressFullLink has services want more on a link that batch work has filled, on which they get what batch work
+// leaves, as one connection does beside many. At 100 % they would never get any more.
+func TestEgressFullLink(t *testing.T) {
+	t.Parallel()
+	for percent, readings := range map[int]int{85: 8, mostThresholdPercent: 20} {
+		w := newWire(func(c *EgressConfig) { c.ThresholdPercent = percent })
+		w.pod("a", workload.TierBatch, 1000, 5000*megabit)
+		w.readings(20)
+		for range readings {
+			w.others = min(900*megabit, max(20*megabit, w.Egress.Speed-w.limits["a"]))
+			w.reading()
+		}
+		if w.others < 900*megabit {
+			t.Errorf("at %d %%, services that want 900 Mbit/s send %s after %d readings", percent, w.others, readings)
+		}
+	}
+}
+
 // TestEgressOutage loses the link, and a pod.
 func TestEgressOutage(t *testing.T) {
 	t.Parallel()
@@ -201,6 +219,13 @@ func TestEgressOutage(t *testing.T) {
 	}
 	if got := w.actions(); got != "limit shrink hold grow resume" {
 		t.Errorf("%s: %+v", got, w.told)
+	}
+	before = w.limits["a"]
+	w.Now = w.Now.Add(250 * time.Millisecond)
+	w.Egress.At = time.Time{} // the first reading of another device
+	w.limits, w.told = w.egress.Step(&w.View)
+	if w.limits["a"] != before || len(w.told) != 0 {
+		t.Errorf("before the first rate, the limit went from %s to %s: %v", before, w.limits["a"], w.told)
 	}
 	w.Pods = nil
 	w.readings(1)
@@ -257,7 +282,7 @@ func TestEgressConfig(t *testing.T) {
 		all = append(all, p.Key+": "+p.Text)
 	}
 	want := []string{
-		"thresholdPercent: 5: must be 10 to 100 (percent)", "floorPercent: 50: must be 1 to 5 (percent)",
+		"thresholdPercent: 5: must be 10 to 95 (percent)", "floorPercent: 50: must be 1 to 5 (percent)",
 		`interfaces[0]: "lo": must be the name of a network device that is not the loopback, such as eth0`,
 		`interfaces[1]: "../eth0": must be the name of a network device that is not the loopback, such as eth0`,
 		`interfaces[3]: "a-name-that-is-too-long": must be the name of a network device that is not the loopback, such as eth0`,
