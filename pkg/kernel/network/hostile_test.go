@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -182,5 +183,50 @@ func TestChangingDevices(t *testing.T) {
 	<-ended
 	if failed > 0 {
 		t.Errorf("%d of 200 times, the devices can't be listed", failed)
+	}
+}
+
+// TestBigTCP lowers the limit of a device whose packets before segmentation are larger than usual ("BIG TCP"). The kernel
+// never sends a packet that waits and is larger than the burst.
+func TestBigTCP(t *testing.T) {
+	needRoot(t)
+	host, err := Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, to := newSandbox(t), newSandbox(t)
+	connect(t, from, to, "eth0", "eth0", "192.0.2.1/24", "192.0.2.2/24")
+	for _, s := range []sandbox{from, to} {
+		s.inside(t, func() error {
+			device, err := netlink.LinkByName("eth0")
+			if err != nil {
+				return err
+			}
+			const size = 400 << 10
+			return errors.Join(
+				netlink.LinkSetGSOMaxSize(device, size), netlink.LinkSetGROMaxSize(device, size),
+				netlink.LinkSetGSOIPv4MaxSize(device, size), netlink.LinkSetGROIPv4MaxSize(device, size),
+			)
+		})
+	}
+	received := receive(t, to, "192.0.2.2:5000")
+	from.inside(t, func() error { return send("192.0.2.2:5000") })
+	p, err := host.Pod(from.pid, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for range 2 {
+		for _, limit := range []int64{4e9, 20e6} {
+			if err := p.Limit(limit); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(400 * time.Millisecond)
+		}
+		was := received.Load()
+		time.Sleep(time.Second)
+		if received.Load() == was {
+			t.Fatal("at the lower limit, nothing arrives any more")
+		}
 	}
 }

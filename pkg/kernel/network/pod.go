@@ -23,7 +23,7 @@ const handle = 0x51ce << 16
 // The constants of the token bucket filter.
 const (
 	burstTime  = 0.002     // a burst in seconds at the limit
-	leastBurst = 128 << 10 // in bytes: two packets of the largest usual size before segmentation
+	leastBurst = 128 << 10 // in bytes: two packets of the largest usual size before segmentation (gso_max_size)
 	queueTime  = 0.05      // longest delay in seconds; beyond it, packets are dropped
 	mostQueue  = 1 << 30   // in bytes
 	// answerTime bounds how long the kernel may take to answer.
@@ -192,7 +192,9 @@ func isOurs(root netlink.Qdisc) bool {
 // filter returns the token bucket filter of a device.
 func filter(device netlink.Link, bits int64) *netlink.Tbf {
 	rate := uint64(max(bits, workload.LeastEgress)) / 8
-	burst := max(leastBurst, float64(rate)*burstTime)
+	// A packet that waits already is never sent if it is larger than the burst, with its segments' headers.
+	packet := 2 * max(device.Attrs().GSOMaxSize, device.Attrs().GSOIPv4MaxSize)
+	burst := max(leastBurst, float64(packet), float64(rate)*burstTime)
 	return &netlink.Tbf{
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device.Attrs().Index, Handle: handle, Parent: netlink.HANDLE_ROOT},
 		Rate:       rate,
