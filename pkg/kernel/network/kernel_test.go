@@ -46,7 +46,7 @@ func newSandbox(t testing.TB) sandbox {
 			return
 		}
 		pids <- process.Process.Pid
-		process.Wait() //nolint:errcheck // it is killed
+		process.Wait() // it is killed
 	}()
 	pid, ok := <-pids
 	if !ok {
@@ -273,7 +273,7 @@ func receive(t *testing.T, at sandbox, address string) *atomic.Int64 {
 			if err != nil {
 				return
 			}
-			go io.Copy(counter{&received}, c) //nolint:errcheck // until the test ends
+			go io.Copy(counter{&received}, c) // until the test ends
 		}
 	}()
 	return &received
@@ -285,7 +285,7 @@ func send(address string) error {
 	if err != nil {
 		return err
 	}
-	go io.Copy(c, zeros{}) //nolint:errcheck // until the test ends
+	go io.Copy(c, zeros{}) // until the test ends
 	return nil
 }
 

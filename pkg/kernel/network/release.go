@@ -38,14 +38,14 @@ func (h *Host) Release(keep []ID, dry bool) (limited int, err error) {
 
 // release ends the limits in the network namespace of a process, unless it has been seen.
 func (h *Host) release(pid int, seen map[ID]bool, dry bool) (limited bool, err error) {
-	namespace, err := os.Open(h.path("proc/" + strconv.Itoa(pid) + "/ns/net"))
+	namespace, err := os.Open(h.path("proc/" + strconv.Itoa(pid) + "/ns/net")) //nolint:gosec // G703: a number
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return false, nil // the process has ended; where nobody may look, nobody has set a limit
 	}
 	if err != nil {
 		return false, err
 	}
-	defer namespace.Close() //nolint:errcheck // nothing was written
+	defer namespace.Close()
 	id, err := idOf(namespace)
 	if err != nil || seen[id] {
 		return false, err
