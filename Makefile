@@ -42,6 +42,9 @@ UNIT_TIMEOUT := 40m
 CONCURRENT := ./pkg/engine/... ./pkg/runtime/... ./pkg/kernel/... ./pkg/cluster/... ./pkg/kube/... ./pkg/view/... \
 	./pkg/observe/... ./pkg/peers/... ./pkg/config/... ./plugins/...
 
+# Begin first, so that no long one runs alone at the end.
+KUBE_LONGEST := ./firstday ./daemonset ./dra ./sell ./pins
+
 # In test/external, a module of its own. It reads files outside, whose changes Go's cache
 # of test results doesn't notice.
 EXTERNAL = -count=1 $$(go list ./... | grep -v '/web$$')
@@ -130,7 +133,7 @@ e2e: build tools deb image $(TOOLS)/servers ## real containerd, real containers,
 kube-test: runtime kube-tools image $(TOOLS)/helm $(GOTESTSUM) ## a real Kubernetes with two nodes (root; KUBERNETES=1.34, 1.36 or 1.37)
 	@rm -f bin/flaky-kube.txt
 	cd test/kube && ../../$(GOTESTSUM) --hide-summary output --format standard-verbose $(RERUN)=../../bin/flaky-kube.txt --rerun-fails-run-root-test \
-		--packages ./... -- -p 2 -count=1 -timeout 30m
+		--packages '$(KUBE_LONGEST) ./...' -- -p 2 -count=1 -timeout 30m
 	@$(call flaky,bin/flaky-kube.txt)
 
 vm-test: build tools ## real kernel with cgroup v2 and NUMA: QEMU guests, as many at once as CPUs, some of systemd
