@@ -8,10 +8,11 @@ import (
 )
 
 // TestKnobs checks every knob on both runtimes: at the first instruction, through resizes, beside
-// other writers, and restored at the end.
+// other writers, and restored at the end. The runtimes' tests mostly wait, so they run at the same time.
 func TestKnobs(t *testing.T) {
 	for _, version := range runtimes {
 		t.Run(nameOf(version), func(t *testing.T) {
+			t.Parallel()
 			b := &knobs.Bed{RT: start(t, runtime.Options{Containerd: version})}
 			t.Run("restore", func(t *testing.T) { knobs.Restore(t, b) })
 			t.Run("drift", func(t *testing.T) { knobs.Drift(t, b) })

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,8 +11,7 @@ import (
 )
 
 // config is the configuration of both versions of containerd. Negative OOM scores need
-// CAP_SYS_RESOURCE, so they are restricted. The native snapshotter works on every file system; the
-// image is one small file.
+// CAP_SYS_RESOURCE, so they are restricted.
 const config = `
 root = "{{.Dir}}/root"
 state = "{{.Dir}}/state"
@@ -27,7 +27,7 @@ disabled_plugins = ["io.containerd.tracing.processor.v1.otlp", "io.containerd.in
   plugin_request_timeout = "{{.Request}}"
 {{- if ne .Version "1.7"}}
 [plugins.'io.containerd.cri.v1.images']
-  snapshotter = "native"
+  snapshotter = "{{.Snapshotter}}"
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = "{{.Image}}"
 {{- end}}
@@ -45,7 +45,7 @@ disabled_plugins = ["io.containerd.tracing.processor.v1.otlp", "io.containerd.in
 [plugins.'{{.CRI}}'.containerd]
   default_runtime_name = "runc"
 {{- if eq .Version "1.7"}}
-  snapshotter = "native"
+  snapshotter = "{{.Snapshotter}}"
 {{- end}}
 [plugins.'{{.CRI}}'.containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
@@ -75,17 +75,21 @@ fi
 exec "%s" "$@"
 `
 
+// snapshotter returns the one that SLUICE_SNAPSHOTTER names, or else native, which works on every
+// file system.
+func snapshotter() string { return cmp.Or(os.Getenv("SLUICE_SNAPSHOTTER"), "native") }
+
 func (rt *Runtime) writeConfig() error {
 	values := struct {
-		Version, CRI, Dir, Socket, NRISocket, PluginDir, PluginConfigDir, Image, Runc, BrokenRunc string
-		CNI, CNIPlugins                                                                           string // "" without PodNetwork
-		Registration, Request                                                                     time.Duration
-		Systemd                                                                                   bool
+		Version, CRI, Dir, Socket, NRISocket, PluginDir, PluginConfigDir, Image, Snapshotter, Runc, BrokenRunc string
+		CNI, CNIPlugins                                                                                        string // "" without PodNetwork
+		Registration, Request                                                                                  time.Duration
+		Systemd                                                                                                bool
 	}{
 		Version: "2", CRI: "io.containerd.cri.v1.runtime",
 		Dir: rt.Dir, Socket: rt.socket(), NRISocket: rt.NRISocket,
 		PluginDir: rt.options.PluginDir, PluginConfigDir: rt.options.PluginConfigDir,
-		Image: image, Runc: rt.tools.of("", "runc"), BrokenRunc: filepath.Join(rt.Dir, "broken-runc"),
+		Image: image, Snapshotter: snapshotter(), Runc: rt.tools.of("", "runc"), BrokenRunc: filepath.Join(rt.Dir, "broken-runc"),
 		Registration: rt.options.RegistrationTimeout, Request: rt.options.RequestTimeout,
 		Systemd: rt.options.Systemd,
 	}

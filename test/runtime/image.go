@@ -33,7 +33,7 @@ func (rt *Runtime) importImage() error {
 		return err
 	}
 	ctr := exec.Command(rt.tools.of(rt.options.Containerd, "ctr"), "--address", rt.socket(), "--namespace", "k8s.io",
-		"images", "import", "--local", "--snapshotter", "native", path)
+		"images", "import", "--local", "--snapshotter", snapshotter(), path)
 	if out, err := ctr.CombinedOutput(); err != nil {
 		return fmt.Errorf("ctr images import: %w: %s", err, out)
 	}

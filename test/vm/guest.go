@@ -34,6 +34,10 @@ func (g guest) disk() string       { return filepath.Join(g.dir(), g.guest+"-dis
 func (g guest) initramfs() string  { return filepath.Join(g.dir(), g.guest+".cpio") }
 func (g guest) consoleLog() string { return filepath.Join(g.dir(), g.guest+"-console.log") }
 
+// modules lists the kernel's modules. With overlay, all containers and all copies that runc makes of
+// itself have the program's pages in common, and the emulator translates each page once.
+func modules() []string { return append(boot.Disk(), "overlay") }
+
 // diskSize is larger than what a container of the tests may cache.
 func (g guest) diskSize() int64 { return int64(max(512, g.hold)) << 20 }
 
@@ -101,7 +105,7 @@ func (g guest) prepare() error {
 	for _, name := range []string{"init", g.binary(), "cgroupfs.test", "coresched.test", "mix.test"} {
 		files[name] = g.built(name)
 	}
-	maps.Copy(files, g.kit().Modules(boot.Disk()))
+	maps.Copy(files, g.kit().Modules(modules()))
 	if g.systemd {
 		more, err := g.systemdFiles()
 		if err != nil {
@@ -138,7 +142,7 @@ func (g guest) command(ctx context.Context, tests ...string) *exec.Cmd {
 	// init.
 	words := g.kit().QEMU(g.topology, g.initramfs(), g.disk(), g.consoleLog(),
 		fmt.Sprintf("SLUICE_VM=%s SLUICE_CHURN=%d SLUICE_HOLD=%d SLUICE_SYSTEMD=%t SLUICE_TESTS=%s SLUICE_CRIO=%s SLUICE_CRUN=%t SLUICE_MODULES=%s -- %s",
-			g.topology, g.churn, g.hold, g.systemd, g.binary(), folder, g.crun, strings.Join(boot.Disk(), ","), strings.Join(tests, " ")))
+			g.topology, g.churn, g.hold, g.systemd, g.binary(), folder, g.crun, strings.Join(modules(), ","), strings.Join(tests, " ")))
 	cmd := exec.CommandContext(ctx, words[0], append(words[1:], "-serial", "stdio")...)
 	// The guest ends with the test process, even if that is killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -49,12 +49,12 @@ func testScopes(n *node) {
 		}
 		shared = append(shared, c)
 	}
-	lse := ask{name: "lse", class: "LSE", cpus: 4}
+	lse := ask{name: "lse", class: "LSE", cpus: 2}
 	pins := n.pod(lse)
 	pin := n.start(pins, lse)
 	first, err := pin.First()
 	must(t, err)
-	if first.CPUs.Size() != 4 || !wholeCores(first.CPUs) || first.CPUs != n.cpus(pin) {
+	if first.CPUs.Size() != 2 || !wholeCores(first.CPUs) || first.CPUs != n.cpus(pin) {
 		t.Errorf("the pin sees CPUs %s and has %s", first.CPUs, n.cpus(pin))
 	}
 	rest := cpuset.Difference(all, first.CPUs)

@@ -162,8 +162,9 @@ func test(args []string) (err error) {
 	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !strings.HasPrefix(arg, "-test.") })
 	args = slices.Insert(args, 0, "/"+os.Getenv("SLUICE_TESTS"))
 	// The emulated CPUs take turns on one of the host's. Go programs that spin on 16 of them in
-	// search of work would take most of its time.
-	env := append(os.Environ(), "PATH=/bin", "HOME=/", "SLUICE_TOOLS=/bin/tools", "GOMAXPROCS=2", "GOGC=400")
+	// search of work would take most of its time. With the native snapshotter each container has a
+	// copy of its program, which the emulator translates anew.
+	env := append(os.Environ(), "PATH=/bin", "HOME=/", "SLUICE_TOOLS=/bin/tools", "SLUICE_SNAPSHOTTER=overlayfs", "GOMAXPROCS=2", "GOGC=400")
 	pid, err := syscall.ForkExec(args[0], args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, port.Fd(), port.Fd()}})
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", args[0], err)
