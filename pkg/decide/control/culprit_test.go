@@ -453,3 +453,18 @@ func TestCulpritAllocs(t *testing.T) {
 		return d
 	})
 }
+
+// TestCulpritWhenTheClockIsSetBack checks that a limit does not stay until the clock is there again.
+func TestCulpritWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	for held, seconds := range map[string]int{"tried": 4, "held": 20, "easing": 72} {
+		c := newCourt()
+		c.waitsFor("hog", 6000)
+		c.steps(seconds)
+		c.Now = c.Now.Add(-24 * time.Hour)
+		c.hurt = func() float64 { return 0 }
+		if c.steps(180); len(c.limits) > 0 {
+			t.Errorf("%s: limits %v: %v", held, c.limits, c.log)
+		}
+	}
+}

@@ -26,6 +26,9 @@ func (c *Culprit) fresh(v *View, r *Reading) bool {
 func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, passed time.Duration, can bool) {
 	a.passed += passed
 	a.spared = max(0, a.spared-passed)
+	if v.Now.Before(a.cutAt) {
+		a.cutAt = v.Now // the clock was set back
+	}
 	if a.phase == culpritFree {
 		if a.passed >= forgetTime {
 			c.pods.drop(p.UID)
