@@ -68,6 +68,7 @@ type accused struct {
 	cutAt       time.Time         // when its limit last changed
 	passed      time.Duration     // since the last cut, the last step back, or the begin of the phase
 	waited      time.Duration     // for which the service has been waiting in a row while the pod is held or eased
+	unseen      time.Duration     // for which it has not been known how the service does
 	seen        readings          // measured since the last cut
 	spared      time.Duration     // for which it is not suspected
 	denied      int               // trials in a row that did not help, at most mostDoubled

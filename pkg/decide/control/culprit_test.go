@@ -468,3 +468,18 @@ func TestCulpritWhenTheClockIsSetBack(t *testing.T) {
 		}
 	}
 }
+
+// TestCulpritUnmeasured checks that a pod gets its CPU back if nobody knows any more how long the service waits.
+func TestCulpritUnmeasured(t *testing.T) {
+	t.Parallel()
+	for held, seconds := range map[string]int{"held": 20, "easing": 72} {
+		c := newCourt()
+		c.waitsFor("hog", 6000)
+		c.steps(seconds)
+		c.unread = true
+		c.steps(int(lostTime/time.Second) + 40)
+		if last := c.decisions[len(c.decisions)-1]; len(c.limits) > 0 || last.Action != "restore" || last.Why != "nobody knows whether the limit helps: how long ns/web waits has not been measured for 5m0s" {
+			t.Errorf("%s: limits %v, %+v", held, c.limits, last)
+		}
+	}
+}

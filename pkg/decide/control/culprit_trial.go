@@ -62,6 +62,12 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 	if a.waited += passed; !c.hurts(v, a, d) {
 		a.waited = 0
 	}
+	if o := a.objective(d); o != nil && o.Measured || knownSlowly(v.Now, r.at, c.interval) {
+		a.unseen = 0
+	} else if a.unseen += passed; a.unseen >= lostTime {
+		c.free(p, a, "restore", fmt.Sprintf("nobody knows whether the limit helps: how long %s waits has not been measured for %s", a.ref, lostTime), a.denied)
+		return
+	}
 	switch a.phase {
 	case culpritTried:
 		if c.fresh(v, r) && !r.from.Before(a.cutAt.Add(-c.interval/4)) {
