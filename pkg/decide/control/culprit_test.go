@@ -483,3 +483,17 @@ func TestCulpritUnmeasured(t *testing.T) {
 		}
 	}
 }
+
+// TestCulpritOfAnother checks that a pod is acquitted whose service is not measured closely, as another one
+// is, and goes on waiting.
+func TestCulpritOfAnother(t *testing.T) {
+	t.Parallel()
+	c := newCourt()
+	c.waitsFor("hog", 6000)
+	c.steps(20)
+	c.slow, c.hurt = true, func() float64 { return 0.3 }
+	c.steps(90)
+	if last := c.decisions[len(c.decisions)-1]; len(c.limits) > 0 || last.Action != "acquit" {
+		t.Errorf("limits %v, %+v", c.limits, last)
+	}
+}

@@ -22,6 +22,12 @@ func (c *Culprit) fresh(v *View, r *Reading) bool {
 	return known(v.Now, r.at, c.interval) && r.at.Sub(r.from) <= staleAfter*c.interval
 }
 
+// since reports whether a measurement shows what a change at that time has brought. Containers are not
+// measured at the same moment as the node.
+func (c *Culprit) since(r *Reading, change time.Time) bool {
+	return !r.from.Before(change.Add(-c.interval / 4))
+}
+
 // advance brings one pod a step further.
 func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, passed time.Duration, can bool) {
 	a.passed += passed
@@ -70,7 +76,7 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 	}
 	switch a.phase {
 	case culpritTried:
-		if c.fresh(v, r) && !r.from.Before(a.cutAt.Add(-c.interval/4)) {
+		if c.fresh(v, r) && c.since(r, a.cutAt) {
 			a.seen.add(r, a.calm)
 		}
 		c.try(v, p, a, d)
@@ -98,13 +104,14 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 	}
 }
 
-// hurts reports whether the service suffers now, although the pod has the limit.
+// hurts reports whether the service suffers now, although the pod has the limit. It need not be a fresh
+// measurement, because another service may be the one that is measured closely.
 func (c *Culprit) hurts(v *View, a *accused, d *Disturbance) bool {
 	if o := a.objective(d); o != nil {
 		return o.broken() && o.since(a.cutAt)
 	}
 	r := &d.Latest[a.part]
-	return c.fresh(v, r) && r.above >= a.most()
+	return r.above >= a.most() && knownSlowly(v.Now, r.at, c.interval) && c.since(r, a.cutAt)
 }
 
 // bears reports whether a measurement since the last change of a pod's limit shows that the service can
