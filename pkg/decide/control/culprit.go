@@ -168,6 +168,9 @@ func (c *Culprit) Step(v *View, disturbed []Disturbance, acts bool, can func(pod
 	passed := c.watch.lap(v.Now, c.interval)
 	c.limits, c.decisions, c.closely = c.limits[:0], nil, ""
 	c.grow(v)
+	if !acts {
+		c.forgetLimits(v)
+	}
 	c.pods.begin()
 	c.trying = false
 	for i := range v.Pods {
@@ -201,6 +204,15 @@ func (c *Culprit) Step(v *View, disturbed []Disturbance, acts bool, can func(pod
 		}
 	}
 	return c.limits, c.decisions
+}
+
+// forgetLimits forgets the pods that have a limit, which nobody writes any more.
+func (c *Culprit) forgetLimits(v *View) {
+	for i := range v.Pods {
+		if a := c.pods.find(v.Pods[i].UID); a != nil && a.phase != culpritFree {
+			c.pods.drop(v.Pods[i].UID)
+		}
+	}
 }
 
 func (c *Culprit) decide(p *Pod, action, from, to, why, moves string, facts []Fact) {

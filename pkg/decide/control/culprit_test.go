@@ -497,3 +497,17 @@ func TestCulpritOfAnother(t *testing.T) {
 		t.Errorf("limits %v, %+v", c.limits, last)
 	}
 }
+
+// TestCulpritPreviewBegins checks that nothing is limited from the moment at which nothing may be.
+func TestCulpritPreviewBegins(t *testing.T) {
+	t.Parallel()
+	for held, seconds := range map[string]int{"tried": 4, "held": 20, "easing": 72} {
+		c := newCourt()
+		c.waitsFor("hog", 6000)
+		c.steps(seconds)
+		c.preview = true
+		if c.step(); len(c.limits) > 0 || c.c.Trying() {
+			t.Errorf("%s: limits %v, trying %t", held, c.limits, c.c.Trying())
+		}
+	}
+}
