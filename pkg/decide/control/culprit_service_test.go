@@ -240,3 +240,19 @@ func TestNoBurstOfACulprit(t *testing.T) {
 		}
 	}
 }
+
+// A service whose request has grown since a limit helped does not get that limit again.
+func TestAgainWithALargerRequest(t *testing.T) {
+	t.Parallel()
+	c := newMarket(4000)
+	c.steps(70) // held at 3.5 CPUs, then eased
+	if limit := c.limits["greedy"]; limit <= 4000 {
+		t.Fatalf("the limit is %d: %v", limit, c.log)
+	}
+	c.at("greedy").Request = 4500
+	for range 10 {
+		if c.step(); c.limits["greedy"] > 0 && c.limits["greedy"] < 4500 {
+			t.Fatalf("its limit is %d, and its request 4500: %v", c.limits["greedy"], c.log)
+		}
+	}
+}

@@ -96,7 +96,7 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 				a.phase, c.trying = culpritTried, true
 			}
 			a.before, a.calm = r.above, r.value-r.above
-			c.limit(v, p, a, a.good, fmt.Sprintf("%s %s again (%s) since this pod has more than %s CPUs", a.ref, a.suffering("waits", "answers too late"), a.now(d), inCPUs(a.good)))
+			c.limit(v, p, a, max(a.good, c.floor(v, p)), fmt.Sprintf("%s %s again (%s) since this pod has more than %s CPUs", a.ref, a.suffering("waits", "answers too late"), a.now(d), inCPUs(a.good)))
 		case a.passed >= easeTime && c.bears(v, a, d):
 			c.ease(v, p, a)
 		}
