@@ -117,6 +117,14 @@ func (t *trouble) objective(d *Disturbance) *Objective {
 	return nil
 }
 
+// verdict returns the objective if it tells what the last cut has brought; nil otherwise.
+func (a *accused) verdict(d *Disturbance) *Objective {
+	if o := a.objective(d); o != nil && o.since(a.cutAt) && (o.broken() || o.kept()) {
+		return o
+	}
+	return nil
+}
+
 // readings is the mean of several measurements.
 type readings struct {
 	last time.Time

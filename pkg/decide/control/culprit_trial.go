@@ -141,9 +141,10 @@ func (c *Culprit) waitsAgain(v *View) bool {
 func (c *Culprit) try(v *View, p *Pod, a *accused, d *Disturbance) {
 	less := a.seen.n > 0 && a.seen.mean() < a.enough()
 	helped, known := less, true
-	if o := a.objective(d); o != nil {
-		known = o.since(a.cutAt) || a.passed >= blindTime
-		helped = a.seen.n > 0 && known && (less && !o.since(a.cutAt) || o.since(a.cutAt) && !o.broken())
+	if a.objective(d) != nil {
+		o := a.verdict(d)
+		known = o != nil || a.passed >= blindTime
+		helped = a.seen.n > 0 && known && (o == nil && less || o != nil && o.kept())
 	}
 	use, used := c.useOf(v, p)
 	next := max(c.floor(v, p), perCent(min(use, a.limit), cutPercent))
@@ -168,7 +169,7 @@ func (c *Culprit) try(v *View, p *Pod, a *accused, d *Disturbance) {
 // outcome says what has changed since the limit.
 func (a *accused) outcome(d *Disturbance) string {
 	text := fmt.Sprintf("the %s of %s was %s above its calm baseline before, and is %s now", a.name(), a.ref, inPercent(a.before), inPercent(a.seen.mean()))
-	if o := a.objective(d); o != nil && o.since(a.cutAt) {
+	if o := a.verdict(d); o != nil {
 		text += fmt.Sprintf("; it answers %s now, and its objective is %s", o.Now(), o.Most())
 	}
 	return text

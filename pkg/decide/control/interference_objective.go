@@ -142,6 +142,9 @@ func (o *Objective) broken() bool {
 	return o.Measured && o.Seconds > o.tolerated && o.Slow >= leastSlow
 }
 
+// kept reports whether the pod has answered requests now, and in time.
+func (o *Objective) kept() bool { return o.Measured && o.Requests > 0 && o.Seconds <= o.tolerated }
+
 // since reports whether what is measured shows what a change at that time has brought.
 func (o *Objective) since(change time.Time) bool { return o.Measured && !o.from.Before(change) }
 
