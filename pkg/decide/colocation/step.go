@@ -88,6 +88,9 @@ func (c *Controllers) stepLimits(v *NodeView, in *Inputs, want CPUDesired, d *De
 		}
 	}
 	v.Demoted = 0
+	for i := range v.Pools {
+		v.Pools[i].Demoted = 0
+	}
 	if mode := in.Demotion.Mode; in.Decides(mode) {
 		quotas, decided := c.Demotion.Step(&v.View, in.Short)
 		d.decide(in.Of(mode), decided)

@@ -125,6 +125,7 @@ type Pool struct {
 	Quota    workload.MilliCPU // largest CPU limit of one container; 0 if none has a limit
 	At       time.Time         // time of Usage; zero if unknown
 	Usage    workload.MilliCPU // mean over the last sampling interval
+	Demoted  workload.MilliCPU // part of View.Demoted that the culprit's limit keeps from its services
 	Pressure float64           // share of time in which some task of the pool waited for a CPU, 0 to 1
 }
 

@@ -155,14 +155,17 @@ func (c *Culprit) Closely() string { return c.closely }
 // change meanwhile.
 func (c *Culprit) Trying() bool { return c.trying || c.nearly }
 
-// Taken returns the additional CPU that limited services would use without their limits. It counts
-// those that still use up their limit.
+// Taken returns the additional CPU that limited services would use without their limits, and adds it
+// to that of their pools. It counts those that still use up their limit.
 func (c *Culprit) Taken(v *View) (sum workload.MilliCPU) {
 	for _, l := range c.limits {
 		p := &v.Pods[l.Pod]
 		a := c.pods.find(p.UID)
 		if use, measured := c.useOf(v, p); a != nil && measured && p.Class != workload.BE && use >= perCent(l.CPU, atQuota) {
-			sum += max(0, a.from-l.CPU)
+			more := max(0, a.from-l.CPU)
+			if sum += more; poolOf(v, p) >= 0 {
+				v.Pools[poolOf(v, p)].Demoted += more
+			}
 		}
 	}
 	return sum

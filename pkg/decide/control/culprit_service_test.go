@@ -39,8 +39,8 @@ func TestServiceAsCulprit(t *testing.T) {
 	t.Parallel()
 	c := newMarket(2500)
 	c.steps(8)
-	if taken := c.c.Taken(&c.View); taken != 12000 {
-		t.Errorf("batch work must not get %d, want 12000", taken)
+	if taken := c.c.Taken(&c.View); taken != 12000 || c.Pools[1].Demoted != taken {
+		t.Errorf("batch work must not get %d, of that in the pool %d, want 12000", taken, c.Pools[1].Demoted)
 	}
 	c.steps(52)
 	c.hurt = func() float64 { return 0 }
