@@ -142,7 +142,7 @@ type Pod struct {
 	SLO          workload.SLO     // the tightest bounds of its containers
 	Latency      observe.Latency  // by the histogram that SLO.Latency names; zero if it names none
 	Allow        workload.Actions // actions that the annotation allow.sluice.dev permits although the pod is not BE
-	Squeezed     bool             // it has a lower CPU limit as a culprit
+	Squeezed     bool             // it has had a lower CPU limit as a culprit since the last step
 	First, Count int              // range of its containers in View.Containers
 }
 
