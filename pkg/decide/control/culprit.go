@@ -71,7 +71,7 @@ type accused struct {
 	unseen      time.Duration     // for which it has not been known how the service does
 	seen        readings          // measured since the last cut
 	spared      time.Duration     // for which it is not suspected
-	denied      int               // trials in a row that did not help, at most mostDoubled
+	denied      int               // times in a row that it was not the cause, at most mostDoubled
 	again       int               // times that the service waited again on the pod's way back, at most mostDoubled
 	paused      bool              // it has no limit at the moment, because it can't be limited
 	pausedFor   time.Duration

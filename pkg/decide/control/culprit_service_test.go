@@ -43,7 +43,7 @@ func TestServiceAsCulprit(t *testing.T) {
 		t.Errorf("batch work must not get %d, of that in the pool %d, want 12000", taken, c.Pools[1].Demoted)
 	}
 	c.steps(52)
-	c.hurt = func() float64 { return 0 }
+	c.wants["greedy"] = 2400
 	c.steps(80)
 	c.expect(t,
 		"3 squeeze ns/greedy 7 CPUs", "5 squeeze ns/greedy 3.5 CPUs", "7 squeeze ns/greedy 2 CPUs",
@@ -66,6 +66,32 @@ func TestServiceAcquitted(t *testing.T) {
 	c := newMarket(0)
 	c.steps(70)
 	c.expect(t, "3 squeeze ns/greedy 7 CPUs", "5 squeeze ns/greedy 3.5 CPUs", "7 squeeze ns/greedy 2 CPUs", "12 acquit ns/greedy no limit")
+}
+
+// TestInnocentService checks what it costs a service that another one waits for five seconds in five minutes for
+// other reasons: the waiting ends during each trial, as if the limit had helped.
+func TestInnocentService(t *testing.T) {
+	t.Parallel()
+	c := newMarket(0)
+	c.hurt = func() float64 {
+		if int(c.Now.Sub(c.began).Seconds())%300 < 5 {
+			return 0.3
+		}
+		return 0
+	}
+	lost, limited := workload.MilliCPU(0), 0
+	const seconds = 4 * 3600
+	for range seconds {
+		c.step()
+		lost += c.wants["greedy"] - c.has("greedy")
+		limited += len(c.limits)
+	}
+	if lost > 14000*seconds/10 || limited > seconds/8 {
+		t.Errorf("in %d s it was limited for %d s, and lost %s of 14 CPUs: %v", seconds, limited, inCPUs(lost/seconds), c.log)
+	}
+	if want := "acquit ns/greedy no limit"; !strings.HasSuffix(c.log[len(c.log)-1], want) {
+		t.Errorf("in the end %q", c.log[len(c.log)-1])
+	}
 }
 
 // TestBatchComesFirst checks that a service is tried only after the BE pod that uses most has not helped.

@@ -91,7 +91,7 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 	case culpritEasing:
 		switch {
 		case a.waited >= suspectTime:
-			a.again, a.phase = min(a.again+1, mostDoubled), culpritHeld
+			a.again, a.denied, a.phase = min(a.again+1, mostDoubled), 0, culpritHeld
 			if !c.trying {
 				a.phase, c.trying = culpritTried, true
 			}
@@ -151,7 +151,7 @@ func (c *Culprit) try(v *View, p *Pod, a *accused, d *Disturbance) {
 	switch {
 	case helped && a.passed >= observeTime:
 		a.why = fmt.Sprintf("%s %s while this pod had more: %s", a.ref, a.suffering("waited", "answered too late"), a.outcome(d))
-		a.phase, a.good, a.passed, a.waited, a.denied = culpritHeld, a.limit, 0, 0, 0
+		a.phase, a.good, a.passed, a.waited = culpritHeld, a.limit, 0, 0
 		c.decide(p, "confirm", "", inCPUs(a.limit)+" CPUs", fmt.Sprintf("%s; the limit holds for %s", a.why, holdTime<<a.again), "", a.facts(a.seen.mean(), a.limit))
 	case helped || a.passed < cutTime:
 	case a.seen.n == 0:
@@ -211,6 +211,10 @@ func (c *Culprit) ease(v *View, p *Pod, a *accused) {
 	a.passed, a.good, a.cutAt = 0, a.limit, v.Now
 	next := max(a.limit+1, perCent(a.limit, easePercent))
 	if a.limit >= a.from { // which was observed for easeTime
+		if use, ok := c.useOf(v, p); ok && use >= perCent(a.from, atQuota) && p.Class != workload.BE {
+			c.deny(p, a, fmt.Sprintf("%s does not wait, although this pod uses %s CPUs again", a.ref, inCPUs(use)))
+			return
+		}
 		c.free(p, a, "restore", a.ref+" does not wait any more", a.denied)
 		return
 	}
@@ -220,11 +224,11 @@ func (c *Culprit) ease(v *View, p *Pod, a *accused) {
 	c.decide(p, "ease", from, to, a.why, "limit", a.facts(0, next))
 }
 
-// deny ends a trial that did not help.
+// deny ends the limit of a pod that is not the cause.
 func (c *Culprit) deny(p *Pod, a *accused, why string) {
 	spared := unsuspectTime << a.denied
 	c.free(p, a, "acquit", fmt.Sprintf("%s; it is not suspected for %s", why, spared), min(a.denied+1, mostDoubled))
-	a.spared, a.good = spared, 0
+	a.spared, a.good, a.again = spared, 0, 0
 }
 
 // free removes the pod's limit.
