@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -54,8 +55,8 @@ func TestStepLimitsAService(t *testing.T) {
 			c.Step(v, in, want)
 		}
 		quota := workload.MilliCPU(want.Culprits["greedy"].Quota.Milli())
-		if limited := quota > 0; quota != one.want || v.Pods[1].Squeezed != limited || (v.Demoted > 0) != limited || len(want.Culprits) > 1 {
-			t.Errorf("%s: quotas %v, want %d; squeezed %t, not for batch work %d", name, want.Culprits, one.want, v.Pods[1].Squeezed, v.Demoted)
+		if limited := quota > 0; quota != one.want || (v.Demoted > 0) != limited || len(want.Culprits) > 1 {
+			t.Errorf("%s: quotas %v, want %d; not for batch work %d", name, want.Culprits, one.want, v.Demoted)
 		}
 	}
 }
@@ -70,6 +71,28 @@ func TestTargetsOfServicesThatMayBeLimited(t *testing.T) {
 		v.SetInventory(inventory(web))
 		if got := slices.ContainsFunc(v.Targets(), func(t observe.Target) bool { return t.ID == PodTarget+"web" }); got != want {
 			t.Errorf("a pod that allows %v is read: %t, want %t", allow, got, want)
+		}
+	}
+}
+
+// TestNoBurstOfACulpritInANewInventory checks that burst does not raise the limit of a culprit in the first step
+// after a pod has come or gone.
+func TestNoBurstOfACulpritInANewInventory(t *testing.T) {
+	t.Parallel()
+	_, s, c := busyNode(t)
+	greedy := running("greedy/a", "burstable", workload.LS)
+	greedy.Request.Burst.Auto, greedy.Quota = true, Quota(1000)
+	v, in, want := &NodeView{}, &Inputs{Config: s.Config, Authority: s.Authority}, NewCPUDesired()
+	for second := range 10 {
+		want.Culprits["greedy"] = qos.Loop{Quota: Quota(500)}
+		v.SetInventory(inventory(greedy))
+		now := start.Add(time.Duration(second) * time.Second)
+		one := uses("greedy/a", 500, 1<<30)
+		one.CPU.At, one.CPU.StatAt, one.CPU.Periods, one.CPU.Throttled = now, now, 10, 10
+		v.Observe(&observe.Snapshot{Now: now, Node: observe.Node{CPU: observe.NodeCPU{At: now, Usage: 500}}, Containers: []observe.Container{one}}, 0)
+		c.Step(v, in, want)
+		if len(want.Containers) > 0 {
+			t.Fatalf("quotas %+v", want.Containers)
 		}
 	}
 }

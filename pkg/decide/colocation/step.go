@@ -53,6 +53,9 @@ var (
 // replace those of containers in want.
 func (c *Controllers) Step(v *NodeView, in *Inputs, want CPUDesired) *Desired {
 	d := &Desired{}
+	for i := range v.Pods { // the inventory may be new
+		_, v.Pods[i].Squeezed = want.Culprits[v.Pods[i].UID]
+	}
 	clear(want.Containers)
 	clear(want.Culprits)
 	victims, decided := c.Interference.Step(&v.View)
@@ -88,6 +91,9 @@ func (c *Controllers) stepLimits(v *NodeView, in *Inputs, want CPUDesired, d *De
 		}
 	}
 	v.Demoted = 0
+	for i := range v.Pools {
+		v.Pools[i].Demoted = 0
+	}
 	if mode := in.Demotion.Mode; in.Decides(mode) {
 		quotas, decided := c.Demotion.Step(&v.View, in.Short)
 		d.decide(in.Of(mode), decided)
@@ -105,9 +111,6 @@ func (c *Controllers) stepLimits(v *NodeView, in *Inputs, want CPUDesired, d *De
 // stepCulprit limits the pods that make services wait.
 func (c *Controllers) stepCulprit(v *NodeView, in *Inputs, want CPUDesired, d *Desired) {
 	v.WatchClosely = ""
-	for i := range v.Pods {
-		v.Pods[i].Squeezed = false
-	}
 	mode := in.Culprit.Mode
 	if !in.Decides(mode) {
 		return
@@ -120,8 +123,7 @@ func (c *Controllers) stepCulprit(v *NodeView, in *Inputs, want CPUDesired, d *D
 	d.decide(in.Of(mode), decided)
 	v.WatchClosely = c.Culprit.Closely()
 	for _, l := range limits {
-		p := &v.Pods[l.Pod]
-		want.Culprits[p.UID], p.Squeezed = qos.Loop{Quota: Quota(l.CPU), Why: l.Why}, true
+		want.Culprits[v.Pods[l.Pod].UID] = qos.Loop{Quota: Quota(l.CPU), Why: l.Why}
 	}
 	v.Demoted += c.Culprit.Taken(&v.View)
 }

@@ -158,7 +158,7 @@ func (o *overrun) keeps() int {
 }
 
 // judge looks at the bounds on waiting for CPUs and at the objectives. A pod that its own limit throttles
-// waits for itself.
+// waits for itself, and a culprit waits for its lower limit.
 func (b *Bounds) judge(disturbed []Disturbance) (s boundsState) {
 	b.closely = ""
 	s.worst.ratio = 1
@@ -200,8 +200,8 @@ func (b *Bounds) near(s *boundsState, ratio float64, d *Disturbance) {
 
 func (b *Bounds) judgeObjective(d *Disturbance, s *boundsState) {
 	o := d.Objective
-	if !o.Measured {
-		s.blind = s.blind || o.lost
+	if !o.Measured || o.limited {
+		s.blind = s.blind || o.lost || o.limited
 		return
 	}
 	ratio := o.Seconds / o.tolerated

@@ -125,6 +125,7 @@ type Pool struct {
 	Quota    workload.MilliCPU // largest CPU limit of one container; 0 if none has a limit
 	At       time.Time         // time of Usage; zero if unknown
 	Usage    workload.MilliCPU // mean over the last sampling interval
+	Demoted  workload.MilliCPU // part of View.Demoted that the culprit's limit keeps from its services
 	Pressure float64           // share of time in which some task of the pool waited for a CPU, 0 to 1
 }
 
@@ -141,7 +142,7 @@ type Pod struct {
 	SLO          workload.SLO     // the tightest bounds of its containers
 	Latency      observe.Latency  // by the histogram that SLO.Latency names; zero if it names none
 	Allow        workload.Actions // actions that the annotation allow.sluice.dev permits although the pod is not BE
-	Squeezed     bool             // it has a lower CPU limit as a culprit
+	Squeezed     bool             // it has had a lower CPU limit as a culprit since the last step
 	First, Count int              // range of its containers in View.Containers
 }
 

@@ -99,7 +99,11 @@ func TestDemotionWhereAllShare(t *testing.T) {
 	if q := quotaOf(quotas, "report"); q < 2000 || q > 3200 {
 		t.Errorf("report is left with %s CPUs", q)
 	}
-	demand = 1000
+	s.Pods[report.Pod].Squeezed, report.CPU.Usage = true, 1000 // the pod's limit as a culprit is lower
+	if taken := d.Taken(&s.View); taken == 0 {
+		t.Error("with a lower limit of its pod, batch work gets what demotion has taken")
+	}
+	s.Pods[report.Pod].Squeezed, demand = false, 1000
 	for range 120 {
 		quotas, _ = step()
 	}

@@ -68,9 +68,10 @@ type accused struct {
 	cutAt       time.Time         // when its limit last changed
 	passed      time.Duration     // since the last cut, the last step back, or the begin of the phase
 	waited      time.Duration     // for which the service has been waiting in a row while the pod is held or eased
+	unseen      time.Duration     // for which it has not been known how the service does
 	seen        readings          // measured since the last cut
 	spared      time.Duration     // for which it is not suspected
-	denied      int               // trials in a row that did not help, at most mostDoubled
+	denied      int               // times in a row that it was not the cause, at most mostDoubled
 	again       int               // times that the service waited again on the pod's way back, at most mostDoubled
 	paused      bool              // it has no limit at the moment, because it can't be limited
 	pausedFor   time.Duration
@@ -116,6 +117,14 @@ func (t *trouble) objective(d *Disturbance) *Objective {
 	return nil
 }
 
+// verdict returns the objective if it tells what the last cut has brought; nil otherwise.
+func (a *accused) verdict(d *Disturbance) *Objective {
+	if o := a.objective(d); o != nil && o.since(a.cutAt) && (o.broken() || o.kept()) {
+		return o
+	}
+	return nil
+}
+
 // readings is the mean of several measurements.
 type readings struct {
 	last time.Time
@@ -146,14 +155,17 @@ func (c *Culprit) Closely() string { return c.closely }
 // change meanwhile.
 func (c *Culprit) Trying() bool { return c.trying || c.nearly }
 
-// Taken returns the additional CPU that limited services would use without their limits. It counts
-// those that still use up their limit.
+// Taken returns the additional CPU that limited services would use without their limits, and adds it
+// to that of their pools. It counts those that still use up their limit.
 func (c *Culprit) Taken(v *View) (sum workload.MilliCPU) {
 	for _, l := range c.limits {
 		p := &v.Pods[l.Pod]
 		a := c.pods.find(p.UID)
 		if use, measured := c.useOf(v, p); a != nil && measured && p.Class != workload.BE && use >= perCent(l.CPU, atQuota) {
-			sum += max(0, a.from-l.CPU)
+			more := max(0, a.from-l.CPU)
+			if sum += more; poolOf(v, p) >= 0 {
+				v.Pools[poolOf(v, p)].Demoted += more
+			}
 		}
 	}
 	return sum
@@ -167,6 +179,9 @@ func (c *Culprit) Step(v *View, disturbed []Disturbance, acts bool, can func(pod
 	passed := c.watch.lap(v.Now, c.interval)
 	c.limits, c.decisions, c.closely = c.limits[:0], nil, ""
 	c.grow(v)
+	if !acts {
+		c.forgetLimits(v)
+	}
 	c.pods.begin()
 	c.trying = false
 	for i := range v.Pods {
@@ -200,6 +215,15 @@ func (c *Culprit) Step(v *View, disturbed []Disturbance, acts bool, can func(pod
 		}
 	}
 	return c.limits, c.decisions
+}
+
+// forgetLimits forgets the pods that have a limit, which nobody writes any more.
+func (c *Culprit) forgetLimits(v *View) {
+	for i := range v.Pods {
+		if a := c.pods.find(v.Pods[i].UID); a != nil && a.phase != culpritFree {
+			c.pods.drop(v.Pods[i].UID)
+		}
+	}
 }
 
 func (c *Culprit) decide(p *Pod, action, from, to, why, moves string, facts []Fact) {

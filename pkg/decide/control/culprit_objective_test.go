@@ -16,6 +16,9 @@ func (c *court) answer() {
 		return
 	}
 	now := Objective{Metric: "seconds", QuantileFraction: 0.99, BoundSeconds: bound, tolerated: bound, ample: bound, Measured: true, Requests: 1000, Seconds: c.answers(), from: c.Now.Add(-5 * time.Second)}
+	if c.requests != nil {
+		now.Requests = *c.requests
+	}
 	if now.Seconds > bound {
 		now.Slow = c.slowRequests
 		if now.BrokenAt = c.Now; c.objective != nil && !c.objective.BrokenAt.IsZero() {
@@ -183,6 +186,27 @@ func TestObjectiveFindsTheCulprit(t *testing.T) {
 		n.runs(60, 16000)
 		if limited := n.limit > 0; limited != one.want || (n.share.Percent == 100) != one.want {
 			t.Errorf("%s: the culprit has a limit of %d, batch work a share of %+v: %+v", name, n.limit, n.share, n.decisions)
+		}
+	}
+}
+
+// TestObjectiveOfTooFewRequests checks that a pod is not held for a service that answers nothing any more, or
+// too few requests to say that it keeps its objective, while it waits as long as before.
+func TestObjectiveOfTooFewRequests(t *testing.T) {
+	t.Parallel()
+	for name, answers := range map[string]struct {
+		seconds        float64
+		requests, slow int
+	}{"none": {}, "two slow ones": {0.05, 2, 2}} {
+		c := newCourt()
+		c.late("hog", 0) // whatever the hog uses
+		c.hurt = func() float64 { return 0.03 }
+		c.steps(7)
+		c.answers = func() float64 { return answers.seconds }
+		c.requests, c.slowRequests = &answers.requests, answers.slow
+		c.steps(60)
+		if i := slices.IndexFunc(c.decisions, func(d Decision) bool { return d.Action == "confirm" }); i >= 0 {
+			t.Errorf("%s: %s", name, c.decisions[i].Why)
 		}
 	}
 }

@@ -39,11 +39,11 @@ func TestServiceAsCulprit(t *testing.T) {
 	t.Parallel()
 	c := newMarket(2500)
 	c.steps(8)
-	if taken := c.c.Taken(&c.View); taken != 12000 {
-		t.Errorf("batch work must not get %d, want 12000", taken)
+	if taken := c.c.Taken(&c.View); taken != 12000 || c.Pools[1].Demoted != taken {
+		t.Errorf("batch work must not get %d, of that in the pool %d, want 12000", taken, c.Pools[1].Demoted)
 	}
 	c.steps(52)
-	c.hurt = func() float64 { return 0 }
+	c.wants["greedy"] = 2400
 	c.steps(80)
 	c.expect(t,
 		"3 squeeze ns/greedy 7 CPUs", "5 squeeze ns/greedy 3.5 CPUs", "7 squeeze ns/greedy 2 CPUs",
@@ -66,6 +66,32 @@ func TestServiceAcquitted(t *testing.T) {
 	c := newMarket(0)
 	c.steps(70)
 	c.expect(t, "3 squeeze ns/greedy 7 CPUs", "5 squeeze ns/greedy 3.5 CPUs", "7 squeeze ns/greedy 2 CPUs", "12 acquit ns/greedy no limit")
+}
+
+// TestInnocentService checks what it costs a service that another one waits for five seconds in five minutes for
+// other reasons: the waiting ends during each trial, as if the limit had helped.
+func TestInnocentService(t *testing.T) {
+	t.Parallel()
+	c := newMarket(0)
+	c.hurt = func() float64 {
+		if int(c.Now.Sub(c.began).Seconds())%300 < 5 {
+			return 0.3
+		}
+		return 0
+	}
+	lost, limited := workload.MilliCPU(0), 0
+	const seconds = 4 * 3600
+	for range seconds {
+		c.step()
+		lost += c.wants["greedy"] - c.has("greedy")
+		limited += len(c.limits)
+	}
+	if lost > 14000*seconds/10 || limited > seconds/8 {
+		t.Errorf("in %d s it was limited for %d s, and lost %s of 14 CPUs: %v", seconds, limited, inCPUs(lost/seconds), c.log)
+	}
+	if want := "acquit ns/greedy no limit"; !strings.HasSuffix(c.log[len(c.log)-1], want) {
+		t.Errorf("in the end %q", c.log[len(c.log)-1])
+	}
 }
 
 // TestBatchComesFirst checks that a service is tried only after the BE pod that uses most has not helped.
@@ -237,6 +263,22 @@ func TestNoBurstOfACulprit(t *testing.T) {
 		}
 		if raised == squeezed {
 			t.Errorf("squeezed %t: raised %t", squeezed, raised)
+		}
+	}
+}
+
+// A service whose request has grown since a limit helped does not get that limit again.
+func TestAgainWithALargerRequest(t *testing.T) {
+	t.Parallel()
+	c := newMarket(4000)
+	c.steps(70) // held at 3.5 CPUs, then eased
+	if limit := c.limits["greedy"]; limit <= 4000 {
+		t.Fatalf("the limit is %d: %v", limit, c.log)
+	}
+	c.at("greedy").Request = 4500
+	for range 10 {
+		if c.step(); c.limits["greedy"] > 0 && c.limits["greedy"] < 4500 {
+			t.Fatalf("its limit is %d, and its request 4500: %v", c.limits["greedy"], c.log)
 		}
 	}
 }

@@ -26,7 +26,8 @@ type court struct {
 	answers    func() float64 // seconds that the service needs to answer; nil if it has no objective
 	objective  *Objective     // of 20 ms, by the latest reading
 
-	slowRequests int // of a window in which the objective is broken
+	slowRequests int  // of a window in which the objective is broken
+	requests     *int // of a window; nil for 1000
 
 	wants     map[string]workload.MilliCPU
 	limits    map[string]workload.MilliCPU

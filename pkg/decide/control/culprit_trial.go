@@ -22,10 +22,19 @@ func (c *Culprit) fresh(v *View, r *Reading) bool {
 	return known(v.Now, r.at, c.interval) && r.at.Sub(r.from) <= staleAfter*c.interval
 }
 
+// since reports whether a measurement shows what a change at that time has brought. Containers are not
+// measured at the same moment as the node.
+func (c *Culprit) since(r *Reading, change time.Time) bool {
+	return !r.from.Before(change.Add(-c.interval / 4))
+}
+
 // advance brings one pod a step further.
 func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, passed time.Duration, can bool) {
 	a.passed += passed
 	a.spared = max(0, a.spared-passed)
+	if v.Now.Before(a.cutAt) {
+		a.cutAt = v.Now // the clock was set back
+	}
 	if a.phase == culpritFree {
 		if a.passed >= forgetTime {
 			c.pods.drop(p.UID)
@@ -59,9 +68,15 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 	if a.waited += passed; !c.hurts(v, a, d) {
 		a.waited = 0
 	}
+	if o := a.objective(d); o != nil && o.Measured || knownSlowly(v.Now, r.at, c.interval) {
+		a.unseen = 0
+	} else if a.unseen += passed; a.unseen >= lostTime {
+		c.free(p, a, "restore", fmt.Sprintf("nobody knows whether the limit helps: how long %s waits has not been measured for %s", a.ref, lostTime), a.denied)
+		return
+	}
 	switch a.phase {
 	case culpritTried:
-		if c.fresh(v, r) && !r.from.Before(a.cutAt.Add(-c.interval/4)) {
+		if c.fresh(v, r) && c.since(r, a.cutAt) {
 			a.seen.add(r, a.calm)
 		}
 		c.try(v, p, a, d)
@@ -76,12 +91,12 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 	case culpritEasing:
 		switch {
 		case a.waited >= suspectTime:
-			a.again, a.phase = min(a.again+1, mostDoubled), culpritHeld
+			a.again, a.denied, a.phase = min(a.again+1, mostDoubled), 0, culpritHeld
 			if !c.trying {
 				a.phase, c.trying = culpritTried, true
 			}
 			a.before, a.calm = r.above, r.value-r.above
-			c.limit(v, p, a, a.good, fmt.Sprintf("%s %s again (%s) since this pod has more than %s CPUs", a.ref, a.suffering("waits", "answers too late"), a.now(d), inCPUs(a.good)))
+			c.limit(v, p, a, max(a.good, c.floor(v, p)), fmt.Sprintf("%s %s again (%s) since this pod has more than %s CPUs", a.ref, a.suffering("waits", "answers too late"), a.now(d), inCPUs(a.good)))
 		case a.passed >= easeTime && c.bears(v, a, d):
 			c.ease(v, p, a)
 		}
@@ -89,13 +104,14 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 	}
 }
 
-// hurts reports whether the service suffers now, although the pod has the limit.
+// hurts reports whether the service suffers now, although the pod has the limit. It need not be a fresh
+// measurement, because another service may be the one that is measured closely.
 func (c *Culprit) hurts(v *View, a *accused, d *Disturbance) bool {
 	if o := a.objective(d); o != nil {
 		return o.broken() && o.since(a.cutAt)
 	}
 	r := &d.Latest[a.part]
-	return c.fresh(v, r) && r.above >= a.most()
+	return r.above >= a.most() && knownSlowly(v.Now, r.at, c.interval) && c.since(r, a.cutAt)
 }
 
 // bears reports whether a measurement since the last change of a pod's limit shows that the service can
@@ -125,16 +141,17 @@ func (c *Culprit) waitsAgain(v *View) bool {
 func (c *Culprit) try(v *View, p *Pod, a *accused, d *Disturbance) {
 	less := a.seen.n > 0 && a.seen.mean() < a.enough()
 	helped, known := less, true
-	if o := a.objective(d); o != nil {
-		known = o.since(a.cutAt) || a.passed >= blindTime
-		helped = a.seen.n > 0 && known && (less && !o.since(a.cutAt) || o.since(a.cutAt) && !o.broken())
+	if a.objective(d) != nil {
+		o := a.verdict(d)
+		known = o != nil || a.passed >= blindTime
+		helped = a.seen.n > 0 && known && (o == nil && less || o != nil && o.kept())
 	}
 	use, used := c.useOf(v, p)
 	next := max(c.floor(v, p), perCent(min(use, a.limit), cutPercent))
 	switch {
 	case helped && a.passed >= observeTime:
 		a.why = fmt.Sprintf("%s %s while this pod had more: %s", a.ref, a.suffering("waited", "answered too late"), a.outcome(d))
-		a.phase, a.good, a.passed, a.waited, a.denied = culpritHeld, a.limit, 0, 0, 0
+		a.phase, a.good, a.passed, a.waited = culpritHeld, a.limit, 0, 0
 		c.decide(p, "confirm", "", inCPUs(a.limit)+" CPUs", fmt.Sprintf("%s; the limit holds for %s", a.why, holdTime<<a.again), "", a.facts(a.seen.mean(), a.limit))
 	case helped || a.passed < cutTime:
 	case a.seen.n == 0:
@@ -152,7 +169,7 @@ func (c *Culprit) try(v *View, p *Pod, a *accused, d *Disturbance) {
 // outcome says what has changed since the limit.
 func (a *accused) outcome(d *Disturbance) string {
 	text := fmt.Sprintf("the %s of %s was %s above its calm baseline before, and is %s now", a.name(), a.ref, inPercent(a.before), inPercent(a.seen.mean()))
-	if o := a.objective(d); o != nil && o.since(a.cutAt) {
+	if o := a.verdict(d); o != nil {
 		text += fmt.Sprintf("; it answers %s now, and its objective is %s", o.Now(), o.Most())
 	}
 	return text
@@ -194,6 +211,10 @@ func (c *Culprit) ease(v *View, p *Pod, a *accused) {
 	a.passed, a.good, a.cutAt = 0, a.limit, v.Now
 	next := max(a.limit+1, perCent(a.limit, easePercent))
 	if a.limit >= a.from { // which was observed for easeTime
+		if use, ok := c.useOf(v, p); ok && use >= perCent(a.from, atQuota) && p.Class != workload.BE {
+			c.deny(p, a, fmt.Sprintf("%s does not wait, although this pod uses %s CPUs again", a.ref, inCPUs(use)))
+			return
+		}
 		c.free(p, a, "restore", a.ref+" does not wait any more", a.denied)
 		return
 	}
@@ -203,11 +224,11 @@ func (c *Culprit) ease(v *View, p *Pod, a *accused) {
 	c.decide(p, "ease", from, to, a.why, "limit", a.facts(0, next))
 }
 
-// deny ends a trial that did not help.
+// deny ends the limit of a pod that is not the cause.
 func (c *Culprit) deny(p *Pod, a *accused, why string) {
 	spared := unsuspectTime << a.denied
 	c.free(p, a, "acquit", fmt.Sprintf("%s; it is not suspected for %s", why, spared), min(a.denied+1, mostDoubled))
-	a.spared, a.good = spared, 0
+	a.spared, a.good, a.again = spared, 0, 0
 }
 
 // free removes the pod's limit.

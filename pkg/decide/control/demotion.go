@@ -111,11 +111,11 @@ func (d *Demotion) Step(v *View, short []Shortage) ([]Quota, []Decision) {
 }
 
 // Taken returns the additional CPU that demoted services would use without their quotas. It
-// counts those that still use up their quota.
+// counts those that still use up their quota, or that a lower limit of their pod keeps from it.
 func (d *Demotion) Taken(v *View) (sum workload.MilliCPU) {
 	for i := range v.Containers {
 		c := &v.Containers[i]
-		if s := d.states.find(c.ID); s != nil && c.Class != workload.BE && c.CPU.Usage >= perCent(s.quota, atQuota) {
+		if s := d.states.find(c.ID); s != nil && c.Class != workload.BE && (v.Pods[c.Pod].Squeezed || c.CPU.Usage >= perCent(s.quota, atQuota)) {
 			sum += max(0, s.used-s.quota)
 		}
 	}

@@ -301,7 +301,7 @@ func TestNoisyRemedy(t *testing.T) {
 	t.Parallel()
 	for want, set := range map[string]func(*View){
 		"a pool of its own (pool.sluice.dev) would keep it apart": func(v *View) { v.ExclusivePools, v.Pods[0].Allow = true, workload.Demote },
-		"control.culprit lowers its CPU limit":                    func(v *View) { v.Pods[0].Allow = workload.Demote },
+		"control.culprit can lower its CPU limit":                 func(v *View) { v.Pods[0].Allow = workload.Demote },
 		"a pool of its own would not, because the pools share":    func(v *View) { v.Pods[0].Allow = workload.Throttle },
 	} {
 		s := newScene(16)

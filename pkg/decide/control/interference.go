@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
@@ -40,8 +41,9 @@ type Disturbance struct {
 	Objective *Objective `json:"objective,omitempty"` // Latency objective of slo.sluice.dev; absent if the pod has none.
 	Suspects  []Suspect  `json:"suspects,omitempty"`  // Batch pods that used most while the pod waited; a hint, not a proof; absent if it did not wait.
 
-	bears  [strains]float64 // by the parts of Strain, what its bounds leave of Suffers; 0 for Suffers
-	Latest [strains]Reading `json:"-"` // newest measurements, by the parts of Strain
+	limited bool             // it has, or has had a moment ago, a lower CPU limit as a culprit, and waits for that reason
+	bears   [strains]float64 // by the parts of Strain, what its bounds leave of Suffers; 0 for Suffers
+	Latest  [strains]Reading `json:"-"` // newest measurements, by the parts of Strain
 }
 
 // throttling is the part of Strain that a pod's own limit causes.
@@ -62,8 +64,8 @@ func (d *Disturbance) tells(part int) float64 {
 // late reports whether others make the pod break its objective.
 func (d *Disturbance) late() bool { return d.Objective != nil && d.Objective.broken() }
 
-// throttled reports whether the pod's own limit keeps it from running.
-func (d *Disturbance) throttled() bool { return d.Latest[throttling].value >= Suffers }
+// throttled reports whether a limit of the pod keeps it from running.
+func (d *Disturbance) throttled() bool { return d.limited || d.Latest[throttling].value >= Suffers }
 
 // Reading is the newest measurement of a part of Strain. Its time is zero if there is none.
 type Reading struct {
@@ -93,6 +95,8 @@ const (
 	excessTime = 10 * time.Second // time constant of the excess's mean
 	excessTo   = 0.5              // part of the excess that a pod bears, below which a reported suffering ends
 
+	limitedTime = 2 * observe.SlowInterval // for which the newest measurement may be from before
+
 	leastRunnable = 0.05 // in CPUs: a pod that hardly runs has no meaningful run delay
 )
 
@@ -116,6 +120,7 @@ type suffering struct {
 	reported     [strains]bool
 	bounds       [boundsKinds]bounded
 	objective    objective
+	limitedAt    time.Time // when the pod had a lower CPU limit as a culprit for the last time
 }
 
 // NewInterference returns the measurement of interference. Step must be called once per
@@ -148,7 +153,10 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 		}
 		s := f.pods.at(p.UID)
 		f.measure(v, p, s, sure, light, passed)
-		one := Disturbance{Pod: i, UID: p.UID, Ref: p.Ref, Calm: s.calm, Excess: s.excess, Learned: true, Bounds: f.boundsOf(v, p, s), Objective: f.objectiveOf(v, p, s), Latest: s.latest}
+		one := Disturbance{
+			Pod: i, UID: p.UID, Ref: p.Ref, Calm: s.calm, Excess: s.excess, Learned: true,
+			Bounds: f.boundsOf(v, p, s), Objective: f.objectiveOf(v, p, s), limited: s.limited(v), Latest: s.latest,
+		}
 		some := one.Objective != nil
 		for part := range strains {
 			some = some || s.met[part]
@@ -176,15 +184,22 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 	return f.disturbed, decisions
 }
 
-// measure takes a pod's new measurements. If it is not sure how much CPU batch work uses, nothing
-// is learned from them.
+// limited reports whether the newest measurements may show how the pod waits as a culprit.
+func (s *suffering) limited(v *View) bool { return recent(v.Now, s.limitedAt, limitedTime) }
+
+// measure takes a pod's new measurements. Nothing is learned from them if it is not sure how much CPU batch
+// work uses, or if the pod is limited as a culprit.
 func (f *Interference) measure(v *View, p *Pod, s *suffering, sure, light bool, passed time.Duration) {
+	if p.Squeezed {
+		s.limitedAt = v.Now
+	}
+	limited := s.limited(v)
 	now, at := strainOf(v, p, f.interval)
 	for part := range strains {
-		if sure {
+		if sure && !limited {
 			s.enter(part, *now.part(part), !at[part].IsZero(), light, passed)
 		}
-		if s.read(part, *now.part(part), at[part]) {
+		if s.read(part, *now.part(part), at[part]) && !limited {
 			s.followBound(&p.SLO, part, light && sure)
 		}
 	}

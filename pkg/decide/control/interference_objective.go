@@ -23,6 +23,7 @@ type Objective struct {
 	Alone            bool      `json:"alone"`             // Whether the pod broke the objective for ten minutes while no batch work ran, so that batch work isn't the cause.
 
 	from      time.Time // start of the window
+	limited   bool      // the pod had a lower CPU limit as a culprit in the window
 	lost      bool      // it was measured a short time ago, and is not now
 	unread    bool      // it could not be read for so long that somebody should know
 	tolerated float64   // response time in seconds up to which batch work may slow the pod down: the bound, or slightly more than what it needs alone
@@ -114,7 +115,11 @@ func (f *Interference) objectiveOf(v *View, p *Pod, s *suffering) *Objective {
 	}
 	bound := wants.Bound.Seconds()
 	measured := recent(v.Now, l.At, latencyAge)
-	if measured {
+	limited := measured && l.From.Before(s.limitedAt) && recent(v.Now, s.limitedAt, lostTime)
+	switch {
+	case limited:
+		o.at = l.At
+	case measured:
 		o.follow(l, bound, !f.lightAt.IsZero() && !l.From.Before(f.lightAt))
 	}
 	lately := recent(v.Now, o.at, lostTime)
@@ -124,7 +129,7 @@ func (f *Interference) objectiveOf(v *View, p *Pod, s *suffering) *Objective {
 	tolerated := max(bound, o.calm*(1+slowdown))
 	now := Objective{
 		Metric: wants.Metric, QuantileFraction: wants.Quantile, BoundSeconds: bound,
-		Measured: measured, Problem: l.Problem, BrokenAt: o.since, Alone: o.alone >= aloneTime,
+		Measured: measured, limited: limited, Problem: l.Problem, BrokenAt: o.since, Alone: o.alone >= aloneTime,
 		lost: !measured && lately, tolerated: tolerated, ample: max(boundMargin*bound, o.calm+boundMargin*(tolerated-o.calm)),
 	}
 	if measured {
@@ -139,11 +144,16 @@ func (f *Interference) objectiveOf(v *View, p *Pod, s *suffering) *Objective {
 
 // broken reports whether batch work may be why the pod answers too late now.
 func (o *Objective) broken() bool {
-	return o.Measured && o.Seconds > o.tolerated && o.Slow >= leastSlow
+	return o.Measured && !o.limited && o.Seconds > o.tolerated && o.Slow >= leastSlow
 }
 
+// kept reports whether the pod has answered requests now, and in time.
+func (o *Objective) kept() bool { return o.Measured && o.Requests > 0 && o.Seconds <= o.tolerated }
+
 // since reports whether what is measured shows what a change at that time has brought.
-func (o *Objective) since(change time.Time) bool { return o.Measured && !o.from.Before(change) }
+func (o *Objective) since(change time.Time) bool {
+	return o.Measured && !o.limited && !o.from.Before(change)
+}
 
 // Now says how fast the pod answers.
 func (o *Objective) Now() string {

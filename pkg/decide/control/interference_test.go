@@ -162,3 +162,26 @@ func BenchmarkInterference(b *testing.B) {
 	f := NewInterference(time.Second)
 	benchSteps(b, func(v *View) { f.Step(v) })
 }
+
+// TestNothingLearnedOfACulprit checks that what a service waits under a lower limit for others becomes neither its
+// baseline nor its fault, and that batch work does not give way for it.
+func TestNothingLearnedOfACulprit(t *testing.T) {
+	t.Parallel()
+	n := newAnswering(func(workload.MilliCPU) time.Duration { return 5 * time.Millisecond })
+	n.Pods[0].SLO.CPUPressure = 0.1
+	n.runs(60, 0)
+	before := n.disturbed[0]
+	n.Pods[0].Squeezed, n.at("web").Pressure.CPU = true, 0.9
+	n.takes = func(workload.MilliCPU) time.Duration { return 500 * time.Millisecond }
+	n.runs(700, 0)
+	if now := n.disturbed[0]; now.Calm != before.Calm || now.Bounds[0].Alone || now.Objective.Alone || now.Objective.tolerated != before.Objective.tolerated {
+		t.Errorf("learned while it is limited: %+v, %+v, %+v", now.Calm, now.Bounds, now.Objective)
+	}
+	n.runs(60, 4000)
+	n.Pods[0].Squeezed, n.at("web").Pressure.CPU = false, 0
+	n.takes = func(workload.MilliCPU) time.Duration { return 5 * time.Millisecond }
+	n.runs(70, 4000)
+	if n.share.Percent != 100 || len(n.decisions) > 0 {
+		t.Errorf("batch work has %+v: %+v", n.share, n.decisions)
+	}
+}

@@ -83,7 +83,7 @@ func noisyRemedy(v *View, p *Pod) string {
 	case v.ExclusivePools:
 		return "a pool of its own (pool.sluice.dev) would keep it apart"
 	case p.Allow&workload.Demote != 0:
-		return "since it allows to be demoted, control.culprit lowers its CPU limit where a service waits because of it"
+		return "since it allows to be demoted, control.culprit can lower its CPU limit where a service waits because of it"
 	}
 	return "a CPU limit, or allow.sluice.dev: demote, would bound it; a pool of its own would not, because the pools share their CPUs"
 }

@@ -175,14 +175,15 @@ func (s *Offering) compute(v *View, measured bool) Offer {
 	return o
 }
 
-// Demand returns the present demand of the system and of all pods but BE; ok is false if it is
+// Demand returns the present demand of the system and of all pods but BE, with the CPU that services would
+// use without the lower limits that they have for others; ok is false if it is
 // not known.
 func (s *Offering) Demand(v *View) (now Amount, ok bool) {
 	if !known(v.Now, v.Node.CPU.At, s.interval) || !known(v.Now, v.Node.Memory.At, s.interval) || v.MemoryTotal <= 0 {
 		return Amount{}, false
 	}
 	system := Amount{v.Node.CPU.Usage, v.Node.Memory.Total - v.Node.Memory.Available}
-	now.CPU = apart(v)
+	now.CPU = apart(v) + v.Demoted
 	for i := range v.HostApplications {
 		use := v.HostApplications[i].use(v, s.interval)
 		system.CPU, system.MemoryBytes = system.CPU-use.CPU, system.MemoryBytes-use.MemoryBytes

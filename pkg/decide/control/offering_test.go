@@ -57,6 +57,7 @@ func TestOffering(t *testing.T) {
 		"a new service":                      {func(s *scene) { s.at("web").Created = s.Now }, OfferMemoryByUsage, Amount{}, Amount{60000 - 16000 - 30000 - 4000, gib(65 - 35 - 2)}},
 		"a service that uses more than it asks from the start": {func(s *scene) { s.at("web").Created, s.at("web").Request = s.Now, 1000 }, OfferMemoryByUsage, Amount{}, Amount{32000, gib(65 - 35 - 2)}},
 		"a service a minute old":                               {func(s *scene) { s.at("web").Created = s.Now.Add(-time.Minute) }, OfferMemoryByUsage, Amount{}, Amount{32000, gib(53)}},
+		"a service that gives way":                             {func(s *scene) { s.Demoted = 5000 }, OfferMemoryByUsage, Amount{}, Amount{27000, gib(53)}},
 		"nothing left":                                         {func(s *scene) { s.at("web").CPU.Usage, s.Node.CPU.Usage = 60000, 85000 }, OfferMemoryByUsage, Amount{}, Amount{0, gib(53)}},
 		"closed":                                               {func(s *scene) { s.Batch.Closed = true }, OfferMemoryByUsage, Amount{}, Amount{}},
 	} {

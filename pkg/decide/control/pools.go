@@ -277,7 +277,7 @@ func (p *Pools) observe(v *View) {
 		if s.fast >= workload.MilliCPU(p.sizeOf(i)*10*nearFull) {
 			s.fast += s.fast * s.pressure / perMille
 		}
-		s.slow.add(v.Now, s.fast)
+		s.slow.add(v.Now, s.fast+pool.Demoted)
 		s.lowest = s.slow.max() + s.raise
 		if !s.adopted.IsZero() && v.Now.Sub(s.adopted) <= p.cfg.SlowWindow {
 			s.peak = max(s.peak, s.fast)

@@ -297,3 +297,19 @@ func TestNewContainersCount(t *testing.T) {
 		t.Errorf("when it is old the pool has %d", got)
 	}
 }
+
+// A pool does not shrink because one of its services has a lower limit for the sake of the others.
+func TestPoolOfACulpritKeepsItsSize(t *testing.T) {
+	t.Parallel()
+	b := newBench(shipped(), []int{4, 26, 2}, []int{1, 4, 0})
+	b.load = cpuLoads(1, 14, 2)
+	before := b.run(3*time.Minute, time.Second)[1]
+	b.load[1], b.view.Pools[1].Demoted = 4000, 10000
+	if size := b.run(3*time.Minute, time.Second)[1]; size != before {
+		t.Errorf("it has %d CPUs, and had %d", size, before)
+	}
+	b.view.Pools[1].Demoted = 0
+	if size := b.run(3*time.Minute, time.Second)[1]; size >= before {
+		t.Errorf("it keeps %d CPUs of %d", size, before)
+	}
+}

@@ -59,7 +59,7 @@ func (n *culpritNode) squeezed() {
 func culpritHogs() map[string]ask {
 	return map[string]ask{
 		"in the batch cgroup": granted("hog/c"),
-		"a service":           {name: "hog/c", qos: "burstable", milli: 4000, request: 1000, annotations: map[string]string{"class.sluice.dev": "LS", "allow.sluice.dev": "demote"}},
+		"a service":           {name: "hog/c", qos: "burstable", milli: 4000, request: 1000, annotations: map[string]string{"class.sluice.dev": "LS", "allow.sluice.dev": "demote", "cpu-burst.sluice.dev": "100%"}},
 		"outside":             {name: "hog/c", qos: "burstable", milli: 3000, annotations: map[string]string{"class.sluice.dev": "BE"}},
 	}
 }
