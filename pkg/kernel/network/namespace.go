@@ -22,12 +22,26 @@ func idOf(namespace *os.File) (ID, error) {
 // within calls a function in a network namespace. What the function opens stays in that namespace: sockets,
 // and files of /proc/thread-self/net.
 func within(namespace *os.File, do func() error) error {
+	return onThread(func() error {
+		if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("entering the pod's network namespace, which needs CAP_SYS_ADMIN: %w", err)
+		}
+		return do()
+	})
+}
+
+// onThread calls a function on a thread that ends afterwards, so nothing else ever runs in a namespace that the
+// function enters.
+func onThread(do func() error) error {
 	done := make(chan error)
 	go func() {
-		// The thread ends with this goroutine, since it stays locked, so nothing else ever runs in the namespace.
-		runtime.LockOSThread()
-		if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("entering the pod's network namespace, which needs CAP_SYS_ADMIN: %w", err)
+		runtime.LockOSThread() // the thread of a goroutine that ends locked ends with it
+		if unix.Gettid() == unix.Getpid() {
+			// Go would park the main thread instead, and /proc/self would show its namespace for ever. While this
+			// goroutine is locked to it, the function can't run on it.
+			err := onThread(do)
+			runtime.UnlockOSThread()
+			done <- err
 			return
 		}
 		done <- do()

@@ -2,7 +2,6 @@ package network
 
 import (
 	"fmt"
-	"runtime"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -12,17 +11,12 @@ import (
 
 // Probe tries to limit a device of a network namespace that it makes for that. The error says what is missing.
 func Probe() error {
-	done := make(chan error)
-	go func() {
-		// The thread ends with this goroutine, since it stays locked, and the namespace with the thread.
-		runtime.LockOSThread()
+	return onThread(func() error { // the namespace ends with the thread
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("making a network namespace, which needs CAP_SYS_ADMIN: %w", err)
-			return
+			return fmt.Errorf("making a network namespace, which needs CAP_SYS_ADMIN: %w", err)
 		}
-		done <- probe()
-	}()
-	return <-done
+		return probe()
+	})
 }
 
 func probe() error {
