@@ -46,12 +46,8 @@ func (h *Host) Pod(pid int, path string) (*Pod, error) {
 		path = "proc/" + strconv.Itoa(pid) + "/ns/net"
 	case path == "":
 		return nil, errors.New("the runtime names neither a process of the pod nor its network namespace")
-	case h.root != "/":
-		// The host's mounts are seen through a process of the host. The link /var/run would lead to this process' own /run.
-		if within, ok := strings.CutPrefix(path, "/var/run/"); ok {
-			path = "/run/" + within
-		}
-		path = "proc/1/root" + path
+	default:
+		path = h.mounted(path)
 	}
 	namespace, err := os.Open(h.path(path))
 	if err != nil {
@@ -59,6 +55,18 @@ func (h *Host) Pod(pid int, path string) (*Pod, error) {
 	}
 	defer namespace.Close() //nolint:errcheck // nothing was written
 	return h.enter(namespace)
+}
+
+// mounted returns the path below the root of a file that is mounted on the host.
+func (h *Host) mounted(path string) string {
+	if h.root == "/" {
+		return strings.TrimPrefix(path, "/")
+	}
+	// The host's mounts are seen through a process of the host. The link /var/run would lead to this process' own /run.
+	if within, ok := strings.CutPrefix(path, "/var/run/"); ok {
+		path = "/run/" + within
+	}
+	return "proc/1/root" + path
 }
 
 func (h *Host) enter(namespace *os.File) (*Pod, error) {
