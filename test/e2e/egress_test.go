@@ -23,8 +23,14 @@ const linkSpeed = observe.BitRate(200e6) // of the link of these tests
 
 // TestEgress lets pods with networks of their own send over a link that carries 200 Mbit/s, with and
 // without Sluice.
-func TestEgress(t *testing.T) {
-	rt := start(t, runtime.Options{PodNetwork: true})
+func TestEgress(t *testing.T) { testEgress(t, start(t, runtime.Options{PodNetwork: true})) }
+
+// TestEgressCRIO runs TestEgress on CRI-O.
+func TestEgressCRIO(t *testing.T) {
+	testEgress(t, start(t, runtime.Options{Containerd: runtime.CRIO, PodNetwork: true}))
+}
+
+func testEgress(t *testing.T, rt *runtime.Runtime) {
 	// What this pod receives goes over the link.
 	receiver, device := behindLink(t, rt, networked("receiver", "LS", "echo=9001", "sink=9000"))
 	sends := func(connections int) string { return fmt.Sprintf("send=%d@%s:9000", connections, receiver.IP) }
@@ -83,11 +89,18 @@ func TestEgress(t *testing.T) {
 	must(t, s.Configure(fmt.Sprintf("control: {mode: on, egress: {mode: on, interfaces: [%s], linkSpeed: %d}}", device, linkSpeed)))
 	must(t, s.Signal(syscall.SIGHUP))
 	await(t, "limits again", func() bool { return limited(t, batch[0]) && limited(t, batch[1]) })
+	hosts := run(t, rt, classed("on-the-host", "BE", runtime.Resources{}))
+	await(t, "a pod on the host's network is recognized", func() bool {
+		return slices.ContainsFunc(sent().Pods, func(p status.PodEgress) bool {
+			return p.UID == hosts.UID && strings.Contains(p.Problem, "it is on the host's network")
+		})
+	})
 	sound(t, s)
 	must(t, s.Stop())
+	must(t, batch[1].Container("c").Crash()) // on CRI-O, its pod has no process then
 	told, err := s.Restore()
 	must(t, err)
-	if limited(t, batch[0]) || limited(t, batch[1]) || !strings.Contains(told, "what 2 pods may send") {
+	if limited(t, batch[0]) || !strings.Contains(told, "what 2 pods may send") {
 		t.Errorf("limits are left: %s", told)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // TestPodNetwork tests the bed of pods with networks of their own: one sends to another one, which
 // answers the test meanwhile. When the runtime has ended, nothing of the network is left.
 func TestPodNetwork(t *testing.T) {
-	for _, version := range []string{"2", "1.7"} {
+	for _, version := range runtimes {
 		t.Run(nameOf(version), func(t *testing.T) {
 			before := networks(t)
 			t.Cleanup(func() { // after that of start, which closes the runtime

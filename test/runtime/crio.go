@@ -69,8 +69,8 @@ pause_image = "{{.Image}}"
 pause_command = ""
 signature_policy = "{{.Dir}}/policy.json"
 [crio.network]
-network_dir = "{{.Dir}}/cni"
-plugin_dirs = ["{{.Dir}}/cni"]
+network_dir = "{{.CNI}}"
+plugin_dirs = ["{{.CNIPlugins}}"]
 [crio.runtime]
 cgroup_manager = "{{.Manager}}"
 conmon_cgroup = "{{.Monitor}}"
@@ -140,12 +140,14 @@ const crunSpec = "1.0.2"
 func (rt *Runtime) writeCRIO() error {
 	values := struct {
 		Dir, Socket, NRISocket, PluginDir, PluginConfigDir, Image, Conmon, Pinns, Manager, Monitor string
+		CNI, CNIPlugins                                                                            string
 		Registration, Request                                                                      time.Duration
 		Runtimes                                                                                   map[string]string
 	}{
 		Dir: rt.Dir, Socket: rt.socket(), NRISocket: rt.NRISocket,
 		PluginDir: rt.options.PluginDir, PluginConfigDir: rt.options.PluginConfigDir,
 		Image: image, Conmon: crioTool("conmon"), Pinns: crioTool("pinns"),
+		CNI: cniDir(rt.Dir), CNIPlugins: rt.tools.of("cni", ""),
 		Registration: rt.options.RegistrationTimeout, Request: rt.options.RequestTimeout,
 		Manager: "cgroupfs", Monitor: "pod",
 		Runtimes: map[string]string{"runc": filepath.Join(rt.Dir, "tamed-runc"), Broken: filepath.Join(rt.Dir, "broken-runc")},
@@ -158,10 +160,17 @@ func (rt *Runtime) writeCRIO() error {
 			*dir = filepath.Join(rt.Dir, "empty")
 		}
 	}
-	for _, dir := range []string{"empty", "nri", "logs", "crio.conf.d", "cni", "registries.conf.d"} {
+	for _, dir := range []string{"empty", "nri", "logs", "crio.conf.d", "registries.conf.d"} {
 		if err := os.Mkdir(filepath.Join(rt.Dir, dir), 0o700); err != nil {
 			return err
 		}
+	}
+	network := func() error { return os.Mkdir(values.CNI, 0o700) } // CRI-O wants the folder, also without a network in it
+	if rt.options.PodNetwork {
+		network = rt.makeNetwork
+	}
+	if err := network(); err != nil {
+		return err
 	}
 	write := func(name, text string) error {
 		var out strings.Builder

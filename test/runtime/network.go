@@ -12,8 +12,6 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/sluice-dev/sluice/test/host"
 )
 
 // conflist configures the network of pods. The bridge is there before and has its address, because
@@ -43,25 +41,22 @@ type subnet struct {
 	Gateway string `json:"gateway"` // the bridge's address, which no pod gets
 }
 
-// cniPlugins lists the CNI plugins that containerd and the conflist name.
+// cniPlugins lists the CNI plugins that the runtimes and the conflist name.
 func cniPlugins() []string { return []string{"bridge", "host-local", "loopback"} }
 
 // cniDir returns the folder of the conflist.
 func cniDir(dir string) string       { return filepath.Join(dir, "cni") }
 func conflistPath(dir string) string { return filepath.Join(cniDir(dir), "10-pods.conflist") }
 
-// cniResults is where CNI's library caches what its plugins answered; containerd has no setting for
+// cniResults is where CNI's library caches what its plugins answered; no runtime has a setting for
 // it.
 const cniResults = "/var/lib/cni/results"
 
 // networkUnavailable says why pods can't have a network of their own here, or returns nil if they
 // can.
-func networkUnavailable(options Options) error {
-	if options.crio() {
-		return errors.New("pods have networks of their own on containerd alone")
-	}
+func networkUnavailable() error {
 	name := fmt.Sprintf("slnone%d", os.Getpid())
-	if err := errors.Join(addBridge(name, net.IPv4(198, 19, 255, 254)), removeBridge(name)); err != nil {
+	if err := errors.Join(addBridge(name, net.IPv4(198, 19, 255, 254)), removeDevice(name)); err != nil {
 		return fmt.Errorf("pods can't have networks of their own here: %w", err)
 	}
 	return nil
@@ -96,8 +91,8 @@ func (rt *Runtime) makeNetwork() error {
 }
 
 // removeNetwork removes the network of the Runtime in the folder, if it has one, after all that
-// held the pods' network namespaces is gone. The kernel removes a namespace with its interfaces
-// some time later.
+// held the pods' network namespaces is gone. The kernel keeps a namespace with its interfaces for
+// minutes if a connection in it waits for an answer of a pod that has gone before.
 func removeNetwork(dir string) error {
 	text, err := os.ReadFile(conflistPath(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,19 +106,19 @@ func removeNetwork(dir string) error {
 		return err
 	}
 	bridge := network.Plugins[0].Bridge
-	err = host.Poll("the pods' interfaces on "+bridge+" to go", func() error {
-		ports, err := os.ReadDir(filepath.Join("/sys/class/net", bridge, "brif"))
-		if err == nil && len(ports) > 0 {
-			return fmt.Errorf("still there: %v", ports)
-		}
-		return nil
-	})
-	if err != nil {
+	ports, err := os.ReadDir(filepath.Join("/sys/class/net", bridge, "brif"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	var gone netlink.LinkNotFoundError
-	if err := removeBridge(bridge); err != nil && !errors.As(err, &gone) {
-		return err
+	names := []string{bridge}
+	for _, port := range ports {
+		names = append(names, port.Name())
+	}
+	for _, name := range names {
+		var gone netlink.LinkNotFoundError
+		if err := removeDevice(name); err != nil && !errors.As(err, &gone) && !errors.Is(err, unix.ENODEV) {
+			return err
+		}
 	}
 	return removeResults(network.Name)
 }
@@ -161,13 +156,13 @@ func addBridge(name string, address net.IP) error {
 	return nil
 }
 
-func removeBridge(name string) error {
-	bridge, err := netlink.LinkByName(name)
+func removeDevice(name string) error {
+	device, err := netlink.LinkByName(name)
 	if err == nil {
-		err = netlink.LinkDel(bridge)
+		err = netlink.LinkDel(device)
 	}
 	if err != nil {
-		return fmt.Errorf("removing the bridge %s: %w", name, err)
+		return fmt.Errorf("removing the device %s: %w", name, err)
 	}
 	return nil
 }

@@ -42,10 +42,10 @@ type Options struct {
 	RegistrationTimeout, RequestTimeout time.Duration
 
 	// PodNetwork lets pods have network namespaces of their own: see PodSpec.OwnNetwork. The network
-	// is a bridge of this machine, on containerd alone.
+	// is a bridge of this machine.
 	PodNetwork bool
 
-	Config string // TOML that is appended to containerd's configuration
+	Config string // TOML that is appended to the configuration of containerd, or to the file with CRI-O's settings of NRI
 }
 
 // Broken is the runtime handler whose runc fails the verb in ContainerSpec.RuncFails.
@@ -104,7 +104,7 @@ func Unavailable(options Options) error {
 		needed = append(needed, tools.of(options.Containerd, "containerd"), tools.of(options.Containerd, "containerd-shim-runc-v2"), tools.of(options.Containerd, "ctr"))
 	}
 	if options.PodNetwork {
-		if err := networkUnavailable(options); err != nil {
+		if err := networkUnavailable(); err != nil {
 			return err
 		}
 		for _, plugin := range cniPlugins() {

@@ -7,10 +7,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -37,21 +38,13 @@ func (s sandbox) inside(t testing.TB, do func() error) {
 // newSandbox makes a namespace, and a process in it that lives as long as the test.
 func newSandbox(t testing.TB) sandbox {
 	t.Helper()
-	pids := make(chan int)
-	go func() {
-		runtime.LockOSThread() // for ever: the thread ends with the goroutine
-		process := exec.Command("sleep", "600")
-		if unix.Unshare(unix.CLONE_NEWNET) != nil || process.Start() != nil {
-			close(pids)
-			return
-		}
-		pids <- process.Process.Pid
-		process.Wait() // it is killed
-	}()
-	pid, ok := <-pids
-	if !ok {
-		t.Skip("network namespaces can't be made here")
+	process := exec.Command("sleep", "600")
+	process.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	if err := process.Start(); err != nil {
+		t.Skipf("network namespaces can't be made here: %v", err)
 	}
+	pid := process.Process.Pid
+	go process.Wait() //nolint:errcheck // it is killed
 	t.Cleanup(func() { unix.Kill(pid, unix.SIGKILL) })
 	return sandbox{pid}
 }
@@ -138,6 +131,70 @@ func TestLimit(t *testing.T) {
 	}
 	if got := rate(); got < 300e6 {
 		t.Errorf("without a limit, %.0f bit/s arrive", got)
+	}
+}
+
+// TestOwnNetwork enters a pod's network from many threads, and stays on the host's with the main thread, which Go
+// gives to any goroutine.
+func TestOwnNetwork(t *testing.T) {
+	needRoot(t)
+	pod := newSandbox(t)
+	before, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 500 {
+		pod.inside(t, func() error { return nil })
+		if after, err := os.Readlink("/proc/self/ns/net"); err != nil || after != before {
+			t.Fatalf("this process is in %s, and was in %s; %v", after, before, err)
+		}
+	}
+}
+
+// TestReleaseMounted ends the limit of a pod that has no process any more, as CRI-O leaves one whose containers
+// have ended.
+func TestReleaseMounted(t *testing.T) {
+	needRoot(t)
+	host, err := Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := newSandbox(t), newSandbox(t)
+	connect(t, a, b, "eth0", "eth0", "192.0.2.1/24", "192.0.2.2/24")
+	file := filepath.Join(t.TempDir(), "a network")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("/proc/"+strconv.Itoa(a.pid)+"/ns/net", file, "", unix.MS_BIND, ""); err != nil {
+		t.Skipf("namespaces can't be mounted here: %v", err)
+	}
+	t.Cleanup(func() { unix.Unmount(file, unix.MNT_DETACH) })
+	p, err := host.Pod(a.pid, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.Limit(1e6)
+	p.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Kill(a.pid, unix.SIGKILL)
+	for {
+		if _, err := os.Stat("/proc/" + strconv.Itoa(a.pid)); err != nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if n, err := host.Release(nil, false); err != nil || n == 0 {
+		t.Errorf("%d limited, %v", n, err)
+	}
+	left, err := host.Pod(0, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer left.Close()
+	if limited, err := left.IsLimited(); err != nil || limited {
+		t.Errorf("still limited: %t, %v", limited, err)
 	}
 }
 

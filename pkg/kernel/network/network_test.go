@@ -113,3 +113,18 @@ func FuzzFiles(f *testing.F) {
 		}
 	})
 }
+
+// TestMounted finds network namespaces among what is mounted.
+func TestMounted(t *testing.T) {
+	t.Parallel()
+	const text = `22 28 0:21 / /proc rw,nosuid shared:5 - proc proc rw
+605 25 0:4 net:[4026532285] /run/netns/4a84c712 rw shared:310 - nsfs nsfs rw
+606 25 0:4 ipc:[4026532283] /run/ipcns/4a84c712 rw shared:311 - nsfs nsfs rw
+607 28 0:4 net:[4026532286] /var/lib/pods/of\040batch rw - nsfs nsfs rw
+608 28 0:4 net:[4026532287] /odd rw - tmpfs tmpfs rw
+`
+	got, err := parseMounted(strings.NewReader(text))
+	if want := []string{"/run/netns/4a84c712", "/var/lib/pods/of batch"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+}

@@ -1,17 +1,23 @@
 package network
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strconv"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
 )
 
-// Release ends the limits that Pod.Limit has set in all network namespaces of the host that a process is in, but
-// not those of pods to keep. It returns in how many there were some. With dry it only counts them.
+// Release ends the limits that Pod.Limit has set in all network namespaces of the host that a process is in or
+// whose file is mounted, but not those of pods to keep. It returns in how many there were some. With dry it only
+// counts them.
 func (h *Host) Release(keep []ID, dry bool) (limited int, err error) {
-	entries, err := os.ReadDir(h.path("proc"))
+	paths, err := h.namespaces()
 	if err != nil {
 		return 0, err
 	}
@@ -20,25 +26,55 @@ func (h *Host) Release(keep []ID, dry bool) (limited int, err error) {
 		seen[id] = true
 	}
 	var errs []error
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		was, err := h.release(pid, seen, dry)
+	for _, path := range paths {
+		was, err := h.release(path, seen, dry)
 		if was {
 			limited++
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("network of process %d: %w", pid, err))
+			errs = append(errs, fmt.Errorf("network namespace %s: %w", h.path(path), err))
 		}
 	}
 	return limited, errors.Join(errs...)
 }
 
-// release ends the limits in the network namespace of a process, unless it has been seen.
-func (h *Host) release(pid int, seen map[ID]bool, dry bool) (limited bool, err error) {
-	namespace, err := os.Open(h.path("proc/" + strconv.Itoa(pid) + "/ns/net")) //nolint:gosec // G703: a number
+// namespaces lists files of all network namespaces, some of them several times, below the root. A pod whose containers have all
+// ended has no process on CRI-O, which then mounts the file of its namespace alone.
+func (h *Host) namespaces() (paths []string, err error) {
+	entries, err := os.ReadDir(h.path("proc"))
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err == nil {
+			paths = append(paths, "proc/"+e.Name()+"/ns/net")
+		}
+	}
+	text, err := os.ReadFile(h.path(h.process + "mountinfo"))
+	if err != nil {
+		return nil, err
+	}
+	mounted, err := parseMounted(bytes.NewReader(text))
+	for _, path := range mounted {
+		paths = append(paths, h.outside(path))
+	}
+	return paths, err
+}
+
+// parseMounted lists where /proc/PID/mountinfo has network namespaces, whose root is such as net:[4026532285].
+func parseMounted(from io.Reader) (paths []string, err error) {
+	all, err := mountinfo.GetMountsFromReader(from, func(i *mountinfo.Info) (skip, stop bool) {
+		return i.FSType != "nsfs" || !strings.HasPrefix(i.Root, "net:["), false
+	})
+	for _, m := range all {
+		paths = append(paths, m.Mountpoint)
+	}
+	return paths, err
+}
+
+// release ends the limits in a network namespace, unless it has been seen.
+func (h *Host) release(path string, seen map[ID]bool, dry bool) (limited bool, err error) {
+	namespace, err := os.Open(h.path(path)) //nolint:gosec // G703: the kernel names the path
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return false, nil // the process has ended; where nobody may look, nobody has set a limit
 	}

@@ -45,18 +45,18 @@ func onHostNetwork(own []*api.LinuxNamespace) bool {
 	return len(own) > 0 && !slices.ContainsFunc(own, func(n *api.LinuxNamespace) bool { return n.GetType() == "network" })
 }
 
-// complete takes from a container what the runtime does not tell of its pod: CRI-O tells the namespaces of containers
-// alone if no process holds those of the pod (drop_infra_ctr).
-func complete(pod *workload.Pod, p *api.PodSandbox, c *api.Container) {
-	if of := c.GetLinux().GetNamespaces(); len(p.GetLinux().GetNamespaces()) == 0 {
-		pod.HostNetwork, pod.NetworkPath = onHostNetwork(of), networkPath(of)
+// complete takes from a container what the runtime does not tell of its pod: of a pod on the host's network, CRI-O
+// names the file of that network as if it were the pod's own, and only its containers name none.
+func complete(pod *workload.Pod, c *api.Container) {
+	if onHostNetwork(c.GetLinux().GetNamespaces()) {
+		pod.HostNetwork, pod.NetworkPath = true, ""
 	}
 }
 
 // podOfContainer converts the pod of a container.
 func podOfContainer(p *api.PodSandbox, c *api.Container) *workload.Pod {
 	pod := podOf(p)
-	complete(pod, p, c)
+	complete(pod, c)
 	return pod
 }
 

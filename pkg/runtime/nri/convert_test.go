@@ -50,24 +50,34 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// TestPodOfContainer takes the network from the container where the runtime tells none of the pod.
+// TestPodOfContainer finds a pod's network in the messages of both runtimes.
 func TestPodOfContainer(t *testing.T) {
 	t.Parallel()
-	own := &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "ipc"}, {Type: "network", Path: "/run/netns/c"}}}}
-	hosts := &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "ipc"}}}}
-	told := &api.PodSandbox{Linux: &api.LinuxPodSandbox{Namespaces: []*api.LinuxNamespace{{Type: "network", Path: "/run/netns/p"}}}}
+	namespaces := func(network ...string) []*api.LinuxNamespace {
+		all := []*api.LinuxNamespace{{Type: "pid"}, {Type: "ipc", Path: "/var/run/ipcns/5c0334ba"}, {Type: "mount"}}
+		for _, path := range network {
+			all = append(all, &api.LinuxNamespace{Type: "network", Path: path})
+		}
+		return all
+	}
+	const file = "/var/run/netns/5c0334ba"
 	for name, c := range map[string]struct {
-		pod       *api.PodSandbox
-		container *api.Container
-		path      string
-		host      bool
+		pid            uint32
+		pod, container []*api.LinuxNamespace
+		path           string
+		host           bool
 	}{
-		"the pod's":       {told, own, "/run/netns/p", false},
-		"the container's": {&api.PodSandbox{}, own, "/run/netns/c", false},
-		"the host's":      {&api.PodSandbox{}, hosts, "", true},
-		"neither":         {&api.PodSandbox{}, &api.Container{}, "", false},
+		"CRI-O, own":                    {0, namespaces(file), namespaces(file), file, false},
+		"CRI-O, the host's":             {0, namespaces(file), namespaces(), "", true}, // the file is the host's network
+		"CRI-O with infra, own":         {9, namespaces(file), namespaces(file), file, false},
+		"CRI-O with infra, the host's":  {9, namespaces(file), namespaces(), "", true},
+		"containerd, own":               {9, namespaces(file), namespaces("/proc/9/ns/net"), file, false},
+		"containerd, the host's":        {9, namespaces(), namespaces("/proc/9/ns/net"), "", true},
+		"a container that is not known": {9, namespaces(file), nil, file, false},
 	} {
-		if got := podOfContainer(c.pod, c.container); got.NetworkPath != c.path || got.HostNetwork != c.host {
+		pod := &api.PodSandbox{Pid: c.pid, Linux: &api.LinuxPodSandbox{Namespaces: c.pod}}
+		container := &api.Container{Linux: &api.LinuxContainer{Namespaces: c.container}}
+		if got := podOfContainer(pod, container); got.NetworkPath != c.path || got.HostNetwork != c.host || got.SandboxPID != int(c.pid) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -23,7 +23,7 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	for i, c := range containers {
 		specs[i] = containerOf(c)
 		if pod, ok := index[c.GetPodSandboxId()]; ok {
-			complete(known[pod], pods[pod], c)
+			complete(known[pod], c)
 		}
 	}
 	updates, err := p.agent.Synchronize(ctx, known, specs)
