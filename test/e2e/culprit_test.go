@@ -23,7 +23,7 @@ func testCulprit(t *testing.T, rt *runtime.Runtime) {
 		}
 		return run(t, rt, spec)
 	}
-	web := pod("web", "LS", "burn", 500, map[string]string{"slo.sluice.dev": "{runDelay: 20%}"})
+	web := pod("web", "LS", "burn", 500, map[string]string{"slo.sluice.dev": "{runDelay: 30%, cpuPressure: 30%}"})
 	var others []*runtime.Pod
 	for i := range 9 {
 		others = append(others, pod(fmt.Sprintf("job-%d", i), "BE", "pulse=2", 100, nil))
