@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"maps"
 	"testing"
 	"time"
 
@@ -19,10 +18,12 @@ func testCulprit(t *testing.T, rt *runtime.Runtime) {
 	pod := func(name, class, does string, request workload.MilliCPU, keys map[string]string) *runtime.Pod {
 		spec := classed(name, class, runtime.Resources{CPURequest: request})
 		spec.Containers[0].Args = []string{"first", does}
-		maps.Copy(spec.Annotations, keys)
+		for key, value := range keys {
+			spec.Annotations[key] = value
+		}
 		return run(t, rt, spec)
 	}
-	pod("web", "LS", "burn", 500, map[string]string{"slo.sluice.dev": "{runDelay: 30%, cpuPressure: 30%}"})
+	web := pod("web", "LS", "burn", 500, map[string]string{"slo.sluice.dev": "{runDelay: 30%, cpuPressure: 30%}"})
 	var others []*runtime.Pod
 	for i := range 9 {
 		others = append(others, pod(fmt.Sprintf("job-%d", i), "BE", "pulse=2", 100, nil))
@@ -79,5 +80,6 @@ func testCulprit(t *testing.T, rt *runtime.Runtime) {
 	if has := inAWhile(greedy); has < 0.55 {
 		t.Errorf("greedy has %.3f CPUs, and requests 0.6", has)
 	}
+	_ = web
 	sound(t, s)
 }
