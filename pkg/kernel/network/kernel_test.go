@@ -44,7 +44,7 @@ func newSandbox(t testing.TB) sandbox {
 		t.Skipf("network namespaces can't be made here: %v", err)
 	}
 	pid := process.Process.Pid
-	go process.Wait() //nolint:errcheck // it is killed
+	go process.Wait() // it is killed
 	t.Cleanup(func() { unix.Kill(pid, unix.SIGKILL) })
 	return sandbox{pid}
 }

@@ -50,7 +50,7 @@ func (h *Host) namespaces() (paths []string, err error) {
 			paths = append(paths, "proc/"+e.Name()+"/ns/net")
 		}
 	}
-	text, err := os.ReadFile(h.path(h.process + "mountinfo"))
+	text, err := os.ReadFile(h.path(h.process + "mountinfo")) //nolint:gosec // G703: a fixed name
 	if err != nil {
 		return nil, err
 	}
