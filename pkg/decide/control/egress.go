@@ -74,11 +74,10 @@ func (e *Egress) Step(v *View) (map[string]observe.BitRate, []Decision) {
 	}
 	e.readAt = in.At
 	if !lost && !in.At.IsZero() {
-		before := e.room
 		e.measure(in)
-		if d, tell := e.decide(in, before); tell && len(in.Pods) > 0 {
-			e.told = e.room
-			all = append(all, d)
+		others := e.decide(in)
+		if change := e.room - e.told; len(in.Pods) > 0 && (e.told == 0 || max(change, -change)*100 >= steadyPercent*in.Speed) {
+			all = append(all, e.tell(in, others))
 		}
 	}
 	e.divide(v)
@@ -95,19 +94,22 @@ func (e *Egress) measure(in *observe.Egress) {
 	e.peaks = append(e.peaks, egressPeak{in.At, in.Sent - in.Batch})
 }
 
-// decide sets the room, and reports whether that is worth telling.
-func (e *Egress) decide(in *observe.Egress, before observe.BitRate) (d Decision, tell bool) {
-	others := e.peaks[0].others
+// decide sets the room, and returns the most that others have sent, which is less than nothing while pods of batch work
+// send to others of the node.
+func (e *Egress) decide(in *observe.Egress) (others observe.BitRate) {
+	others = e.peaks[0].others
 	for _, p := range e.peaks {
 		others = max(others, p.others)
 	}
 	floor := in.Speed * observe.BitRate(e.cfg.FloorPercent) / 100
 	e.room = max(floor, in.Speed*observe.BitRate(e.cfg.ThresholdPercent)/100-others)
-	if change := e.room - e.told; e.told != 0 && max(change, -change)*100 < steadyPercent*in.Speed {
-		return d, false
-	}
-	d = Decision{
-		Controller: "egress", Object: "node", Action: "grow", From: before.String(), To: e.room.String(), Moves: "egress",
+	return others
+}
+
+// tell tells of the room.
+func (e *Egress) tell(in *observe.Egress, others observe.BitRate) Decision {
+	d := Decision{
+		Controller: "egress", Object: "node", Action: "grow", From: e.told.String(), To: e.room.String(), Moves: "egress",
 		Why: fmt.Sprintf("services and the system send up to %s of %s, and batch work may fill it to %d%%", max(0, others), in.Speed, e.cfg.ThresholdPercent),
 		Facts: []Fact{
 			{"link_mbits", megabits(in.Speed)}, {"sent_mbits", megabits(in.Sent)}, {"batch_mbits", megabits(in.Batch)}, {"others_mbits", megabits(others)},
@@ -119,7 +121,8 @@ func (e *Egress) decide(in *observe.Egress, before observe.BitRate) (d Decision,
 	case e.room < e.told:
 		d.Action = "shrink"
 	}
-	return d, true
+	e.told = e.room
+	return d
 }
 
 func (e *Egress) tellOutage(in *observe.Egress) Decision {
@@ -154,17 +157,20 @@ func (e *Egress) divide(v *View) {
 	}
 	for i, pod := range e.pods {
 		p := &v.Pods[pod]
-		own := observe.BitRate(p.Egress.Of(int64(in.Speed)))
-		switch {
-		case e.room > 0:
+		if e.room > 0 {
 			limits[p.UID] = e.steady(p.UID, observe.BitRate(e.parts[i])*egressUnit)
-		case own > 0:
+		} else if own := ownCeiling(p, in); own > 0 {
 			limits[p.UID] = own
 		}
 	}
 	if !maps.Equal(limits, e.limits) {
 		e.limits = limits
 	}
+}
+
+// ownCeiling returns the most that a pod may send by its own will; 0 for any amount.
+func ownCeiling(p *Pod, in *observe.Egress) observe.BitRate {
+	return observe.BitRate(p.Egress.Of(int64(in.Speed)))
 }
 
 // claim enters what each pod can use of the room. If some room would be left, the pods that use little may use it, too.
@@ -181,7 +187,7 @@ func (e *Egress) claim(v *View, weights int64) {
 			part := float64(room) * float64(c.Weight) / float64(weights)
 			c.Demand = max(egressUnits(now.Sent*egressRoomPercent/100/egressUnit), egressUnits(part*firstPartPercent/100)) + 1
 		}
-		if own := observe.BitRate(p.Egress.Of(int64(in.Speed))); own > 0 {
+		if own := ownCeiling(p, in); own > 0 {
 			c.Demand = min(c.Demand, egressUnits(own/egressUnit))
 		}
 		sum += c.Demand
@@ -192,7 +198,7 @@ func (e *Egress) claim(v *View, weights int64) {
 	for i, pod := range e.pods {
 		c := &e.claims[i]
 		c.Floor, c.Demand = max(c.Demand, 1), room
-		if own := observe.BitRate(v.Pods[pod].Egress.Of(int64(in.Speed))); own > 0 {
+		if own := ownCeiling(&v.Pods[pod], in); own > 0 {
 			c.Demand = min(room, egressUnits(own/egressUnit))
 		}
 	}
