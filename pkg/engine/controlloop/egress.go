@@ -29,7 +29,7 @@ func (l *Loop) followEgress() {
 	var link *egress.Link
 	var targets []egress.Target
 	if l.Authority().Decides(cfg.Mode) {
-		link = &egress.Link{Devices: cfg.Interfaces, Speed: observe.BitRate(cfg.LinkSpeed)}
+		link = &egress.Link{Devices: cfg.Interfaces, Speed: observe.BitRate(cfg.LinkSpeed), FloorPercent: cfg.FloorPercent}
 		for i := range l.View.Pods {
 			p := &l.View.Pods[i]
 			if pod := l.View.Members[p.First].Pod; p.Class == workload.BE && !pod.HostNetwork {

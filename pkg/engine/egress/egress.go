@@ -8,12 +8,7 @@ package egress
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -51,44 +46,6 @@ type Pod interface {
 	Close()
 }
 
-// Link is what the configuration says of the node's link.
-type Link struct {
-	Devices []string        // empty for the devices of the default routes
-	Speed   observe.BitRate // 0 for what the kernel says
-}
-
-// Find completes a link by what the host knows of it. With an error, the devices or the speed are unknown.
-func (l Link) Find(host interface {
-	Uplinks() ([]string, error)
-	Speed(device string) (int64, error)
-}) (Link, error) {
-	if len(l.Devices) == 0 {
-		var err error
-		if l.Devices, err = host.Uplinks(); err != nil {
-			return l, err
-		}
-	}
-	if len(l.Devices) == 0 {
-		return l, errors.New("the node has no default route: name the devices of its link under control.egress.interfaces")
-	}
-	if l.Speed != 0 {
-		return l, nil
-	}
-	var sum observe.BitRate
-	for _, name := range l.Devices {
-		speed, err := host.Speed(name)
-		switch {
-		case err != nil:
-			return l, err
-		case speed == 0:
-			return l, errors.New("the kernel knows no speed of device " + name + ": set control.egress.linkSpeed")
-		}
-		sum += observe.BitRate(speed)
-	}
-	l.Speed = sum
-	return l, nil
-}
-
 // Target is a pod of batch work with a network of its own. It is comparable: a pod whose target changes is opened anew.
 type Target struct {
 	UID     string
@@ -112,7 +69,7 @@ type Shaper struct {
 	latest  observe.Egress
 	dueAt   time.Time // when the next reading is missed; zero if none is due
 
-	marked    bool  // of the goroutine, like what follows
+	marked    int64 // what the mark says, 0 for nothing yet; of the goroutine, like what follows
 	found     Link  // link, completed
 	unknown   error // what is unknown of it
 	foundFor  *Link
@@ -122,12 +79,6 @@ type Shaper struct {
 	bytes     uint64          // that the pods have sent
 	bytesRate observe.ByteRate
 	batch     observe.BitRate // that the pods sent while the link sent what it did
-}
-
-// device is a device of the node's link.
-type device struct {
-	name string
-	rate observe.ByteRate
 }
 
 // pod is a target with its state.
@@ -234,22 +185,6 @@ func (s *Shaper) run(ctx context.Context) {
 	}
 }
 
-// sweep ends the limits that an earlier process has set on pods that are not followed.
-func (s *Shaper) sweep() {
-	if _, err := os.Stat(s.mark); err != nil {
-		return
-	}
-	var keep []network.ID
-	for _, p := range s.pods {
-		if p.network != nil {
-			keep = append(keep, p.network.ID())
-		}
-	}
-	if _, err := s.host.Release(keep, false); err == nil && len(keep) == 0 {
-		os.Remove(s.mark) //nolint:errcheck // the next process looks once more
-	}
-}
-
 // keep opens the pods that are to be followed, and lets go of the others.
 func (s *Shaper) keep(targets []Target) {
 	wanted := make(map[string]Target, len(targets))
@@ -298,80 +233,6 @@ func (p *pod) close() {
 	}
 }
 
-// read reads all counters.
-func (s *Shaper) read(link *Link, now time.Time) observe.Egress {
-	for _, p := range s.pods {
-		if p.network == nil {
-			continue
-		}
-		if !s.count(p) {
-			continue
-		}
-		if rate, known := p.rate.Add(now, p.bytes); known {
-			p.At, p.Sent = now, rate
-		}
-	}
-	next := observe.Egress{At: now}
-	if err := s.readLink(link, now, &next); err != nil {
-		next.Problem = err.Error()
-	}
-	return next
-}
-
-// count reads what a pod has sent, and reports whether that was possible. All that a pod has sent before its first
-// reading counts as sent since the reading before.
-func (s *Shaper) count(p *pod) bool {
-	sent, err := p.network.Sent()
-	if err != nil {
-		p.unread = err.Error()
-		return false
-	}
-	if sent > p.bytes { // it goes back when a device goes
-		s.bytes += sent - p.bytes
-	}
-	p.bytes, p.unread = sent, ""
-	return true
-}
-
-// readLink reads the node's link.
-func (s *Shaper) readLink(link *Link, now time.Time, into *observe.Egress) error {
-	if s.foundFor != link || now.Sub(s.foundAt) >= findTime {
-		s.found, s.unknown = link.Find(s.host)
-		s.foundFor, s.foundAt = link, now
-	}
-	if into.Devices, into.Speed = s.found.Devices, s.found.Speed; len(into.Devices) == 0 {
-		return s.unknown
-	}
-	same := func(d device, name string) bool { return d.name == name }
-	if !slices.EqualFunc(s.links, into.Devices, same) {
-		s.links, s.bytesRate = nil, observe.ByteRate{}
-		for _, name := range into.Devices {
-			s.links = append(s.links, device{name: name, rate: observe.ByteRate{Lazy: lazyTime}})
-		}
-	}
-	all, changed := true, false
-	for i := range s.links {
-		d := &s.links[i]
-		sent, err := s.host.Sent(d.name)
-		if err != nil {
-			s.foundFor = nil // another device may have taken its place
-			return err
-		}
-		rate, known := d.rate.Add(now, sent)
-		into.Sent += rate
-		all, changed = all && known, changed || d.rate.Changed().Equal(now)
-	}
-	if changed { // so that both rates are of the same time
-		rate, known := s.bytesRate.Add(now, s.bytes)
-		s.batch, all = rate, all && known
-	}
-	into.Batch = s.batch
-	if !all {
-		into.At = time.Time{} // a rate needs two readings
-	}
-	return s.unknown
-}
-
 // apply sets the limits that have changed, and those that were set long ago.
 func (s *Shaper) apply(limits map[string]observe.BitRate, now time.Time) {
 	for uid, p := range s.pods {
@@ -390,15 +251,10 @@ func (s *Shaper) apply(limits map[string]observe.BitRate, now time.Time) {
 		switch {
 		case want == 0:
 			err = p.network.Release()
-		case !s.marked:
-			if err = os.WriteFile(s.mark, nil, 0o600); err != nil {
-				err = fmt.Errorf("noting that pods have limits: %w", err)
-				break
-			}
-			s.marked = true
-			fallthrough
 		default:
-			err = p.network.Limit(int64(want))
+			if err = s.note(); err == nil {
+				err = p.network.Limit(int64(want))
+			}
 		}
 		if err != nil {
 			p.unset, p.unsure = err.Error(), true
@@ -421,18 +277,4 @@ func (s *Shaper) publish(reading observe.Egress, interval time.Duration) {
 	if s.link != nil {
 		s.dueAt = time.Now().Add(interval + lateTime)
 	}
-}
-
-// Restore ends all limits on what pods send, while no plugin runs, and returns how many pods had one. With dry
-// it only counts them.
-func Restore(host interface {
-	Release(keep []network.ID, dry bool) (int, error)
-}, mark string, dry bool) (pods int, err error) {
-	if _, err := os.Stat(mark); errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	if pods, err = host.Release(nil, dry); err != nil || dry {
-		return pods, err
-	}
-	return pods, os.Remove(mark)
 }

@@ -154,7 +154,7 @@ func TestShaper(t *testing.T) {
 	during(t, func(t *testing.T, n *node, s *Shaper, ctx context.Context) {
 		a, first := n.add(1)
 		b, second := n.add(2)
-		s.Follow(ctx, &Link{}, []Target{first, second})
+		s.Follow(ctx, &Link{FloorPercent: 5}, []Target{first, second})
 		synctest.Wait()
 		if now := s.Latest(); !now.At.IsZero() || now.Problem != "" {
 			t.Errorf("one reading makes no rate: %+v", now)
@@ -173,6 +173,9 @@ func TestShaper(t *testing.T) {
 		synctest.Wait()
 		if a.limit != 5e6 || b.limit != 6e6 || s.Latest().Pods["pod-2"].Limit != 6e6 {
 			t.Errorf("limits %d, %d: %+v", a.limit, b.limit, s.Latest().Pods)
+		}
+		if text, err := os.ReadFile(s.mark); err != nil || string(text) != "250000000" {
+			t.Errorf("the mark says that each of two pods may send %q on a link of 10 Gbit/s, want 250 Mbit/s: %v", text, err)
 		}
 		time.Sleep(checkTime + time.Second)
 		synctest.Wait()
@@ -388,4 +391,19 @@ func TestSameTime(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLowerNothing lowers nothing where there is no mark, and says so where it can't be read.
+func TestLowerNothing(t *testing.T) {
+	t.Parallel()
+	mark := filepath.Join(t.TempDir(), MarkFile)
+	if n, err := Lower("/", mark); n != 0 || err != nil {
+		t.Errorf("%d pods, %v", n, err)
+	}
+	if err := os.WriteFile(mark, []byte("much"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := Lower("/", mark); n != 0 || err == nil || !strings.Contains(err.Error(), mark) {
+		t.Errorf("%d pods, %v", n, err)
+	}
 }

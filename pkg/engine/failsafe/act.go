@@ -2,9 +2,12 @@ package failsafe
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/engine/egress"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -44,16 +47,20 @@ func Carry(kernel Kernel, changes []knobs.Change) error {
 }
 
 // Act carries out the plan of this boot in the directory dir, on the node whose /sys and /proc
-// are below hostRoot, and leaves a report for the plugin; see Note.
+// are below hostRoot, lowers what batch work sends, and leaves a report for the plugin; see Note.
 func Act(dir, hostRoot, why string) (Report, error) {
 	changes, err := Load(dir, procfs.BootID(os.DirFS(hostRoot)))
-	if len(changes) == 0 && err == nil {
-		return Report{Time: time.Now(), Why: why}, nil
-	}
 	if len(changes) > 0 {
 		err = errors.Join(err, carryOn(hostRoot, changes))
 	}
-	acted := Report{Time: time.Now(), Why: why, Changes: len(changes)}
+	pods, refused := egress.Lower(hostRoot, filepath.Join(dir, egress.MarkFile))
+	if refused != nil {
+		err = errors.Join(err, fmt.Errorf("lowering what batch work sends: %w", refused))
+	}
+	acted := Report{Time: time.Now(), Why: why, Changes: len(changes) + pods}
+	if acted.Changes == 0 && err == nil {
+		return acted, nil
+	}
 	if err != nil {
 		acted.Problem = err.Error()
 	}

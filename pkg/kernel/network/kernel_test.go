@@ -261,6 +261,46 @@ func TestReleaseAll(t *testing.T) {
 	})
 }
 
+// TestLower lowers what is higher.
+func TestLower(t *testing.T) {
+	needRoot(t)
+	host, err := Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b, c := newSandbox(t), newSandbox(t), newSandbox(t)
+	connect(t, a, b, "eth0", "eth0", "192.0.2.1/24", "192.0.2.2/24")
+	connect(t, c, b, "eth0", "net1", "192.0.3.1/24", "192.0.3.2/24")
+	limits := map[sandbox]int64{a: 8e6, b: 80e6, c: 0}
+	for s, limit := range limits {
+		if limit == 0 {
+			continue
+		}
+		p, err := host.Pod(s.pid, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Limit(limit); err != nil {
+			t.Error(err)
+		}
+		p.Close()
+	}
+	if n, err := host.Lower(16e6); n < 2 || err != nil {
+		t.Errorf("%d limits, %v", n, err)
+	}
+	for s, limit := range limits {
+		s.inside(t, func() error {
+			all, err := netlink.QdiscList(nil)
+			for _, q := range all {
+				if want := uint64(min(limit, 16e6)) / 8; isOurs(q) && q.(*netlink.Tbf).Rate != want || isOurs(q) != (limit > 0) && q.Attrs().Handle != 0 {
+					t.Errorf("with a limit of %d: %v, want %d bytes per second", limit, q, want)
+				}
+			}
+			return err
+		})
+	}
+}
+
 // TestPodErrors opens what is no pod's network.
 func TestPodErrors(t *testing.T) {
 	needRoot(t)

@@ -227,6 +227,16 @@ func (p *Pod) Release() error {
 	})
 }
 
+// lower lowers the limits that Limit has set to that many bits per second where they are higher.
+func (p *Pod) lower(bits int64) error {
+	return p.each(func(device netlink.Link, root netlink.Qdisc) error {
+		if !isOurs(root) || root.(*netlink.Tbf).Rate <= uint64(max(bits, workload.LeastEgress))/8 {
+			return nil
+		}
+		return refusal(device.Attrs().Name, p.socket.QdiscReplace(filter(device, bits)))
+	})
+}
+
 // IsLimited reports whether a device has a limit that Limit has set.
 func (p *Pod) IsLimited() (limited bool, err error) {
 	err = p.each(func(_ netlink.Link, root netlink.Qdisc) error {

@@ -17,6 +17,23 @@ import (
 // whose file is mounted, but not those of pods to keep. It returns in how many there were some. With dry it only
 // counts them.
 func (h *Host) Release(keep []ID, dry bool) (limited int, err error) {
+	return h.eachLimited(keep, func(p *Pod) error {
+		if dry {
+			return nil
+		}
+		return p.Release()
+	})
+}
+
+// Lower lowers the limits that Pod.Limit has set to that many bits per second where they are higher, in all namespaces
+// that Release knows of. It returns in how many there were limits.
+func (h *Host) Lower(bits int64) (limited int, err error) {
+	return h.eachLimited(nil, func(p *Pod) error { return p.lower(bits) })
+}
+
+// eachLimited calls a function for each network namespace with limits, but not for those to keep, and returns how many
+// it has found.
+func (h *Host) eachLimited(keep []ID, do func(*Pod) error) (limited int, err error) {
 	paths, err := h.namespaces()
 	if err != nil {
 		return 0, err
@@ -27,7 +44,7 @@ func (h *Host) Release(keep []ID, dry bool) (limited int, err error) {
 	}
 	var errs []error
 	for _, path := range paths {
-		was, err := h.release(path, seen, dry)
+		was, err := h.ifLimited(path, seen, do)
 		if was {
 			limited++
 		}
@@ -72,8 +89,8 @@ func parseMounted(from io.Reader) (paths []string, err error) {
 	return paths, err
 }
 
-// release ends the limits in a network namespace, unless it has been seen.
-func (h *Host) release(path string, seen map[ID]bool, dry bool) (limited bool, err error) {
+// ifLimited calls a function for a network namespace that has limits and has not been seen.
+func (h *Host) ifLimited(path string, seen map[ID]bool, do func(*Pod) error) (limited bool, err error) {
 	namespace, err := os.Open(h.path(path)) //nolint:gosec // G703: the kernel names the path
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return false, nil // the process has ended; where nobody may look, nobody has set a limit
@@ -92,8 +109,8 @@ func (h *Host) release(path string, seen map[ID]bool, dry bool) (limited bool, e
 		return false, err
 	}
 	defer pod.Close()
-	if limited, err = pod.IsLimited(); err != nil || !limited || dry {
+	if limited, err = pod.IsLimited(); err != nil || !limited {
 		return limited, err
 	}
-	return limited, pod.Release()
+	return limited, do(pod)
 }

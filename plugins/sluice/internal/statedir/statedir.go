@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/engine/egress"
 	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -86,7 +87,7 @@ func (at Dirs) JournalFile() string { return filepath.Join(at.Runtime, journalFi
 func (at Dirs) FormerJournalFile() string { return filepath.Join(at.State, journalFile) }
 
 // EgressMark is the file that tells of limits on what pods send.
-func (at Dirs) EgressMark() string { return filepath.Join(at.Runtime, "egress") }
+func (at Dirs) EgressMark() string { return filepath.Join(at.Runtime, egress.MarkFile) }
 
 // Journal reads the journal of original values. With dry it changes no file.
 func (at Dirs) Journal(boot string, dry bool) (*journal.Journal, error) {
