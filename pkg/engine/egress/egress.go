@@ -248,13 +248,10 @@ func (s *Shaper) apply(limits map[string]observe.BitRate, now time.Time) {
 		}
 		p.setAt, p.unset = now, ""
 		var err error
-		switch {
-		case want == 0:
+		if want == 0 {
 			err = p.network.Release()
-		default:
-			if err = s.note(); err == nil {
-				err = p.network.Limit(int64(want))
-			}
+		} else if err = s.note(); err == nil {
+			err = p.network.Limit(int64(want))
 		}
 		if err != nil {
 			p.unset, p.unsure = err.Error(), true
