@@ -188,7 +188,8 @@ func (p *Pools) urgency() {
 		case s.fresh:
 			s.over++
 		}
-		forces, presses = forces || s.over >= forcedAfter, presses || p.urgent(i)
+		claims := s.lost || s.size < max(s.floor, s.expected)
+		forces, presses = forces || s.over >= forcedAfter, presses || p.urgent(i) || claims
 		s.forces, s.presses = forces, presses
 	}
 }

@@ -54,6 +54,19 @@ func TestForecastsComeAfterLoad(t *testing.T) {
 	}
 }
 
+// A pool that is a little over its band takes from busy batch work what a forecast for a lower pool would take in the same step.
+func TestLoadComesBeforeALowerForecast(t *testing.T) {
+	t.Parallel()
+	law := shipped()
+	law[0].RCFMax, law[1].RCFMax = 1000, 1000
+	b := newBench(law, []int{10, 10, 12}, []int{10, 10, 0})
+	b.load = cpuLoads(6.1, 5.9, 99)
+	b.view.Forecasts.Pools = cpuLoads(0, 60)
+	if sizes := b.step(tick); sizes[0] <= 10 {
+		t.Errorf("the pool that has load gets nothing: %v", sizes)
+	}
+}
+
 // Where a forecast counts, the long-term offer is what requests have above it, and the short-term
 // offer leaves room for it.
 func TestOfferCountsWithForecasts(t *testing.T) {
