@@ -76,6 +76,7 @@ func testEgress(t *testing.T, rt *runtime.Runtime) {
 	if !strings.Contains(explained, "may send") || !strings.Contains(explained, "on a link of 200 Mbit/s") {
 		t.Errorf("explain tells nothing of it:\n%s", explained)
 	}
+	sound(t, s)
 	must(t, s.Kill())
 	await(t, "the failsafe lowers what batch work sends to its floor", func() bool {
 		now := rates(t, receiver, senders)
@@ -99,7 +100,6 @@ func testEgress(t *testing.T, rt *runtime.Runtime) {
 			return p.UID == hosts.UID && strings.Contains(p.Problem, "it is on the host's network")
 		})
 	})
-	sound(t, s)
 	must(t, s.Stop())
 	must(t, batch[1].Container("c").Crash()) // on CRI-O, its pod has no process then
 	told, err := s.Restore()
