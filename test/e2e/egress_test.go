@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-const linkSpeed = observe.BitRate(200e6) // of the link of these tests
+const linkSpeed = observe.BitRate(200e6) // speed of the link over which the test's pods send
 
 // TestEgress lets pods with networks of their own send over a link that carries 200 Mbit/s, with and
 // without Sluice.

@@ -138,7 +138,7 @@ type Pod struct {
 	Labels       map[string]string // labels from the runtime; must not be modified
 	Evict        workload.Evict
 	Tier         workload.Tier    // of a BE pod
-	Egress       workload.Egress  // the most that a BE pod may send by its own will
+	Egress       workload.Egress  // the most that a BE pod may send by its annotation or the configuration
 	SLO          workload.SLO     // the tightest bounds of its containers
 	Latency      observe.Latency  // by the histogram that SLO.Latency names; zero if it names none
 	Allow        workload.Actions // actions that the annotation allow.sluice.dev permits although the pod is not BE

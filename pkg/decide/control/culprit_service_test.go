@@ -162,16 +162,7 @@ func TestSuspectService(t *testing.T) {
 	} {
 		c := newMarket(0)
 		c.hurt = func() float64 { return 0.3 }
-		c.preview = true
-		for range 25 {
-			one.change(c)
-			c.step()
-		}
-		got := ""
-		if len(c.decisions) > 0 {
-			got = strings.TrimPrefix(c.decisions[0].Object, "ns/")
-		}
-		if got != one.want {
+		if got := c.suspect(one.change); got != one.want {
 			t.Errorf("%s: suspected is %q, want %q: %v", name, got, one.want, c.log)
 		}
 	}

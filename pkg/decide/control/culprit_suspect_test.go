@@ -80,22 +80,26 @@ func TestSuspect(t *testing.T) {
 	} {
 		c := newCourt()
 		c.waitsFor("hog", 0)
-		c.preview = true
 		if one.want == "job3" || one.want == "job4" {
 			c.hurt = func() float64 { return 0.3 }
 		}
-		for range 25 {
-			one.change(c)
-			c.step()
-		}
-		got := ""
-		if len(c.decisions) > 0 {
-			got = strings.TrimPrefix(c.decisions[0].Object, "ns/")
-		}
-		if got != one.want {
+		if got := c.suspect(one.change); got != one.want {
 			t.Errorf("%s: suspected is %q, want %q: %v", name, got, one.want, c.log)
 		}
 	}
+}
+
+// suspect lets 25 seconds pass in preview, with the change before each, and returns the pod that is suspected first.
+func (c *court) suspect(change func(*court)) string {
+	c.preview = true
+	for range 25 {
+		change(c)
+		c.step()
+	}
+	if len(c.decisions) == 0 {
+		return ""
+	}
+	return strings.TrimPrefix(c.decisions[0].Object, "ns/")
 }
 
 // TestThrottledVictim checks that nobody is suspected while the service waits because of its own

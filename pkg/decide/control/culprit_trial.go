@@ -136,8 +136,8 @@ func (c *Culprit) waitsAgain(v *View) bool {
 }
 
 // try lowers the limit further, or ends the trial. Less waiting shows within seconds that the limit
-// helps. A pod that breaks its objective must keep it then, too: what else would the waiting have to do
-// with it?
+// helps. A pod that breaks its objective must keep it then, too; otherwise something else than this waiting
+// made it answer too late.
 func (c *Culprit) try(v *View, p *Pod, a *accused, d *Disturbance) {
 	less := a.seen.n > 0 && a.seen.mean() < a.enough()
 	helped, known := less, true

@@ -13,14 +13,16 @@ const (
 	// egressUnit is the unit in bits per second in which the room is divided: it is the least limit, and
 	// links of 1 Tbit/s are less than 2^24 of it, which is the most that Split divides.
 	egressUnit = observe.BitRate(workload.LeastEgress)
-	// hungryPercent of its limit is what a pod sends that would send more.
+	// hungryPercent is what a pod sends, in percent of its limit, from which on it is taken to want more.
 	hungryPercent = 80
 	// egressRoomPercent is what a pod may send next in percent of what it sends, while others want more.
 	egressRoomPercent = 150
-	// firstPartPercent of its part by weight is left to a pod that sends nothing, so that it can begin.
+	// firstPartPercent is what is left to a pod that sends nothing, in percent of its part by weight, so that it can begin.
 	firstPartPercent = 10
-	// steadyPercent is the change of a limit that is not worth a change.
+	// steadyPercent is the change of a limit, in percent, up to which the limit stays.
 	steadyPercent = 5
+	// egressPeakTime is the time whose highest use of the link by others than batch work counts.
+	egressPeakTime = 5 * time.Second
 )
 
 // Egress decides how much each pod of batch work may send, so that what services send goes first:
@@ -106,7 +108,7 @@ func (e *Egress) decide(in *observe.Egress) (others observe.BitRate) {
 	return others
 }
 
-// tell tells of the room.
+// tell returns the decision that tells of the room.
 func (e *Egress) tell(in *observe.Egress, others observe.BitRate) Decision {
 	d := Decision{
 		Controller: "egress", Object: "node", Action: "grow", From: e.told.String(), To: e.room.String(), Moves: "egress",
@@ -168,7 +170,7 @@ func (e *Egress) divide(v *View) {
 	}
 }
 
-// ownCeiling returns the most that a pod may send by its own will; 0 for any amount.
+// ownCeiling returns the most that a pod may send by its annotation or the configuration; 0 for any amount.
 func ownCeiling(p *Pod, in *observe.Egress) observe.BitRate {
 	return observe.BitRate(p.Egress.Of(int64(in.Speed)))
 }
@@ -177,18 +179,20 @@ func ownCeiling(p *Pod, in *observe.Egress) observe.BitRate {
 func (e *Egress) claim(v *View, weights int64) {
 	in := &v.Egress
 	room := egressUnits(e.room / egressUnit)
+	most := func(p *Pod) egressUnits {
+		if own := ownCeiling(p, in); own > 0 {
+			return min(room, egressUnits(own/egressUnit))
+		}
+		return room
+	}
 	var sum egressUnits
 	for i, pod := range e.pods {
-		p := &v.Pods[pod]
-		c := &e.claims[i]
-		now := in.Pods[p.UID]
-		c.Demand = room
-		if had := e.limits[p.UID]; had > 0 && now.Sent*100 < had*hungryPercent {
+		p, c := &v.Pods[pod], &e.claims[i]
+		c.Demand = most(p)
+		sent := in.Pods[p.UID].Sent
+		if had := e.limits[p.UID]; had > 0 && sent*100 < had*hungryPercent {
 			part := float64(room) * float64(c.Weight) / float64(weights)
-			c.Demand = max(egressUnits(now.Sent*egressRoomPercent/100/egressUnit), egressUnits(part*firstPartPercent/100)) + 1
-		}
-		if own := ownCeiling(p, in); own > 0 {
-			c.Demand = min(c.Demand, egressUnits(own/egressUnit))
+			c.Demand = min(c.Demand, max(egressUnits(sent*egressRoomPercent/100/egressUnit), egressUnits(part*firstPartPercent/100))+1)
 		}
 		sum += c.Demand
 	}
@@ -197,10 +201,7 @@ func (e *Egress) claim(v *View, weights int64) {
 	}
 	for i, pod := range e.pods {
 		c := &e.claims[i]
-		c.Floor, c.Demand = max(c.Demand, 1), room
-		if own := ownCeiling(&v.Pods[pod], in); own > 0 {
-			c.Demand = min(room, egressUnits(own/egressUnit))
-		}
+		c.Floor, c.Demand = max(c.Demand, 1), most(&v.Pods[pod])
 	}
 }
 

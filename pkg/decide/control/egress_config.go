@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"time"
 
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/text/quantity"
@@ -59,6 +58,3 @@ func (s *LinkSpeed) UnmarshalText(text []byte) error {
 
 // MarshalText returns the number of bits per second.
 func (s LinkSpeed) MarshalText() ([]byte, error) { return strconv.AppendInt(nil, int64(s), 10), nil }
-
-// egressPeakTime is the time whose highest use of the link by others than batch work counts.
-const egressPeakTime = 5 * time.Second

@@ -76,9 +76,9 @@ type Shaper struct {
 	foundAt   time.Time
 	links     []device
 	pods      map[string]*pod // by UID
-	bytes     uint64          // that the pods have sent
+	bytes     uint64          // sent by all pods since the start
 	bytesRate observe.ByteRate
-	batch     observe.BitRate // that the pods sent while the link sent what it did
+	batch     observe.BitRate // sent by the pods in the time over which the rates of links are
 }
 
 // pod is a target with its state.
@@ -86,7 +86,7 @@ type pod struct {
 	Target
 	network Pod // nil if it can't be opened
 	openAt  time.Time
-	bytes   uint64 // that it has sent
+	bytes   uint64 // sent since the network exists
 	rate    observe.ByteRate
 	setAt   time.Time // when its limit was set last
 	unsure  bool      // it may have a limit beside PodEgress.Limit: of an earlier process, or on some of its devices

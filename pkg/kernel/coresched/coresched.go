@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-dev/sluice/pkg/kernel/thread"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
@@ -98,7 +99,7 @@ func (g *Groups) Join(name string, pids ...int) (moved int, err error) {
 	if len(rest) == 0 {
 		return moved, errors.Join(errs...)
 	}
-	onThread(func() {
+	thread.Run(func() {
 		if !g.carry(to) {
 			errs = append(errs, fmt.Errorf("core-scheduling group %q: the processes that had its cookie ended meanwhile; the next pass joins %d others again", name, len(rest)))
 			return
@@ -171,7 +172,7 @@ func (g *Groups) Leave(pids ...int) error {
 		}
 	}
 	if len(with) > 0 {
-		onThread(func() {
+		thread.Run(func() {
 			if id, err := g.own(); err != nil || id != 0 {
 				errs = append(errs, fmt.Errorf("taking the core-scheduling cookies from %d processes: Sluice was started with a cookie of its own (%#x) and can only pass that on; start it without: switch enable_core_scheduling off in containerd's configuration, or run Sluice outside of containers", len(with), id))
 				return

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	"github.com/sluice-dev/sluice/pkg/kernel/thread"
 )
 
 func join(t *testing.T, g *Groups, want int, group string, pids ...int) {
@@ -196,7 +198,7 @@ func TestNeverOnTheMainThread(t *testing.T) {
 	var all sync.WaitGroup
 	for range 500 {
 		all.Go(func() {
-			onThread(func() {
+			thread.Run(func() {
 				if unix.Gettid() == unix.Getpid() {
 					t.Error("on the main thread, which does not end")
 				}
@@ -316,7 +318,7 @@ func BenchmarkJoin(b *testing.B) {
 	})
 	b.Run("baseline/thread", func(b *testing.B) {
 		for b.Loop() {
-			onThread(func() {})
+			thread.Run(func() {})
 		}
 	})
 }

@@ -5,17 +5,10 @@ import "testing"
 // BenchmarkPod reads what a pod has sent, which happens four times a second, and changes its limit.
 func BenchmarkPod(b *testing.B) {
 	needRoot(b)
-	host, err := Open("/")
-	if err != nil {
-		b.Fatal(err)
-	}
+	host := thisHost(b)
 	from, to := newSandbox(b), newSandbox(b)
 	connect(b, from, to, "eth0", "eth0", "192.0.2.1/24", "192.0.2.2/24")
-	p, err := host.Pod(from.pid, "")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer p.Close()
+	p := open(b, host, from)
 	b.Run("sent", func(b *testing.B) {
 		for b.Loop() {
 			if _, err := p.Sent(); err != nil {

@@ -15,10 +15,7 @@ import (
 // TestOtherKind finds a qdisc of another kind with Sluice's number, which is not Sluice's.
 func TestOtherKind(t *testing.T) {
 	needRoot(t)
-	host, err := Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := thisHost(t)
 	a, b := newSandbox(t), newSandbox(t)
 	connect(t, a, b, "eth0", "eth0", "192.0.2.1/24", "192.0.2.2/24")
 	a.inside(t, func() error {
@@ -28,11 +25,7 @@ func TestOtherKind(t *testing.T) {
 		}
 		return netlink.QdiscAdd(&netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: handle}, QdiscType: "pfifo"})
 	})
-	p, err := host.Pod(a.pid, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
+	p := open(t, host, a)
 	if err := p.Limit(1e6); err == nil || !strings.Contains(err.Error(), "eth0 has a qdisc (pfifo) that somebody else has set") {
 		t.Errorf("got %v", err)
 	}
@@ -44,17 +37,10 @@ func TestOtherKind(t *testing.T) {
 // TestDown ends the limit of a device that is down.
 func TestDown(t *testing.T) {
 	needRoot(t)
-	host, err := Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := thisHost(t)
 	a, b := newSandbox(t), newSandbox(t)
 	connect(t, a, b, "eth0", "eth0", "192.0.2.1/24", "192.0.2.2/24")
-	p, err := host.Pod(a.pid, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
+	p := open(t, host, a)
 	if err := p.Limit(1e6); err != nil {
 		t.Fatal(err)
 	}
@@ -98,16 +84,9 @@ func (s sandbox) devices(t *testing.T, pairs int) {
 // TestManyDevices refuses a pod that has made so many devices that reading and limiting them would take long.
 func TestManyDevices(t *testing.T) {
 	needRoot(t)
-	host, err := Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := thisHost(t)
 	s := newSandbox(t)
-	p, err := host.Pod(s.pid, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
+	p := open(t, host, s)
 	s.devices(t, 100)
 	if _, err := p.Sent(); err != nil {
 		t.Error(err)
@@ -145,17 +124,10 @@ func TestManyDevices(t *testing.T) {
 // TestChangingDevices lists the devices of a pod while it makes and removes some.
 func TestChangingDevices(t *testing.T) {
 	needRoot(t)
-	host, err := Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := thisHost(t)
 	s := newSandbox(t)
 	s.devices(t, 50)
-	p, err := host.Pod(s.pid, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
+	p := open(t, host, s)
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -190,10 +162,7 @@ func TestChangingDevices(t *testing.T) {
 // never sends a packet that waits and is larger than the burst.
 func TestBigTCP(t *testing.T) {
 	needRoot(t)
-	host, err := Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := thisHost(t)
 	from, to := newSandbox(t), newSandbox(t)
 	connect(t, from, to, "eth0", "eth0", "192.0.2.1/24", "192.0.2.2/24")
 	for _, s := range []sandbox{from, to} {
@@ -211,11 +180,7 @@ func TestBigTCP(t *testing.T) {
 	}
 	received := receive(t, to, "192.0.2.2:5000")
 	from.inside(t, func() error { return send("192.0.2.2:5000") })
-	p, err := host.Pod(from.pid, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
+	p := open(t, host, from)
 	for range 2 {
 		for _, limit := range []int64{4e9, 20e6} {
 			if err := p.Limit(limit); err != nil {

@@ -64,11 +64,7 @@ func testHostRoot(t *testing.T, root string) {
 	if err := unix.Mount("/proc/"+strconv.Itoa(a.pid)+"/ns/net", here, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	byProcess, err := host.Pod(a.pid, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer byProcess.Close()
+	byProcess := open(t, host, a)
 	if err := byProcess.Limit(1e6); err != nil {
 		t.Error(err)
 	}

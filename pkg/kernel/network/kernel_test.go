@@ -75,6 +75,27 @@ func connect(t testing.TB, a, b sandbox, nameA, nameB, addressA, addressB string
 	b.inside(t, func() error { return up(nameB, addressB) })
 }
 
+// thisHost opens the network of the machine.
+func thisHost(t testing.TB) *Host {
+	t.Helper()
+	host, err := Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host
+}
+
+// open opens the network of a sandbox until the test ends.
+func open(t testing.TB, host *Host, s sandbox) *Pod {
+	t.Helper()
+	p, err := host.Pod(s.pid, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
 func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -85,20 +106,13 @@ func needRoot(t testing.TB) {
 // TestLimit limits real traffic between two network namespaces, changes the limit, and ends it.
 func TestLimit(t *testing.T) {
 	needRoot(t)
-	host, err := Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := thisHost(t)
 	from, to := newSandbox(t), newSandbox(t)
 	connect(t, from, to, "eth0", "eth0", "192.0.2.1/24", "192.0.2.2/24")
 	received := receive(t, to, "192.0.2.2:5000")
 	from.inside(t, func() error { return send("192.0.2.2:5000") })
 
-	p, err := host.Pod(from.pid, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
+	p := open(t, host, from)
 	rate := func() float64 {
 		time.Sleep(200 * time.Millisecond)
 		was, at := received.Load(), time.Now()
@@ -155,10 +169,7 @@ func TestOwnNetwork(t *testing.T) {
 // have ended.
 func TestReleaseMounted(t *testing.T) {
 	needRoot(t)
-	host, err := Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := thisHost(t)
 	a, b := newSandbox(t), newSandbox(t)
 	connect(t, a, b, "eth0", "eth0", "192.0.2.1/24", "192.0.2.2/24")
 	file := filepath.Join(t.TempDir(), "a network")
@@ -201,10 +212,7 @@ func TestReleaseMounted(t *testing.T) {
 // TestReleaseAll ends limits that an earlier process has set, and no qdisc of somebody else.
 func TestReleaseAll(t *testing.T) {
 	needRoot(t)
-	host, err := Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := thisHost(t)
 	a, b := newSandbox(t), newSandbox(t)
 	connect(t, a, b, "eth0", "eth0", "192.0.2.1/24", "192.0.2.2/24")
 	connect(t, a, b, "net1", "net1", "192.0.3.1/24", "192.0.3.2/24")
@@ -232,11 +240,7 @@ func TestReleaseAll(t *testing.T) {
 	if n, err := host.Release(nil, true); err != nil || n != 2 {
 		t.Errorf("%d limited, %v", n, err)
 	}
-	kept, err := host.Pod(a.pid, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer kept.Close()
+	kept := open(t, host, a)
 	if n, err := host.Release([]ID{kept.ID()}, true); err != nil || n != 1 {
 		t.Errorf("%d limited beside the one to keep, %v", n, err)
 	}
@@ -264,10 +268,7 @@ func TestReleaseAll(t *testing.T) {
 // TestLower lowers what is higher.
 func TestLower(t *testing.T) {
 	needRoot(t)
-	host, err := Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := thisHost(t)
 	a, b, c := newSandbox(t), newSandbox(t), newSandbox(t)
 	connect(t, a, b, "eth0", "eth0", "192.0.2.1/24", "192.0.2.2/24")
 	connect(t, c, b, "eth0", "net1", "192.0.3.1/24", "192.0.3.2/24")
@@ -304,10 +305,7 @@ func TestLower(t *testing.T) {
 // TestPodErrors opens what is no pod's network.
 func TestPodErrors(t *testing.T) {
 	needRoot(t)
-	host, err := Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := thisHost(t)
 	if _, err := host.Pod(os.Getpid(), ""); !errors.Is(err, ErrHostNetwork) {
 		t.Errorf("the host's own network: %v", err)
 	}
@@ -330,16 +328,9 @@ func TestPodErrors(t *testing.T) {
 // TestReused opens a pod by a process number that somebody else has got since, and by the path that is the pod's own.
 func TestReused(t *testing.T) {
 	needRoot(t)
-	host, err := Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := thisHost(t)
 	pod, other := newSandbox(t), newSandbox(t)
-	byProcess, err := host.Pod(pod.pid, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer byProcess.Close()
+	byProcess := open(t, host, pod)
 	path := "/proc/" + strconv.Itoa(pod.pid) + "/ns/net"
 	p, err := host.Pod(other.pid, path)
 	if err != nil {
@@ -397,7 +388,7 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
-// TestProbe finds that the kernel of these tests has what limits need, and leaves the process where it is.
+// TestProbe checks that this kernel can limit devices, and that the probe leaves the process in its network namespace.
 func TestProbe(t *testing.T) {
 	needRoot(t)
 	was, err := os.Readlink("/proc/self/ns/net")
@@ -427,10 +418,7 @@ func TestWithoutRights(t *testing.T) {
 		}
 		return
 	}
-	host, err := Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := thisHost(t)
 	_, release := host.Release(nil, false)
 	for what, err := range map[string]error{"probe": Probe(), "release": release} {
 		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "needs CAP_SYS_ADMIN") {

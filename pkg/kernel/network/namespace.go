@@ -3,9 +3,10 @@ package network
 import (
 	"fmt"
 	"os"
-	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/pkg/kernel/thread"
 )
 
 // ID tells network namespaces apart: device and inode of their file (namespaces(7)).
@@ -19,32 +20,15 @@ func idOf(namespace *os.File) (ID, error) {
 	return ID{s.Dev, s.Ino}, nil
 }
 
-// within calls a function in a network namespace. What the function opens stays in that namespace: sockets,
-// and files of /proc/thread-self/net.
-func within(namespace *os.File, do func() error) error {
-	return onThread(func() error {
-		if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("entering the pod's network namespace, which needs CAP_SYS_ADMIN: %w", err)
-		}
-		return do()
-	})
-}
-
-// onThread calls a function on a thread that ends afterwards, since its goroutine stays locked to it. So nothing else
-// ever runs in the namespace that the function enters.
-func onThread(do func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() {
-			// Go would not end the first thread but park it, and /proc/self shows that thread's namespace. While this
-			// goroutine is locked to it, the function can't run on it.
-			err := onThread(do)
-			runtime.UnlockOSThread()
-			done <- err
+// within calls a function in a network namespace, on a thread of its own. What the function opens stays in that
+// namespace: sockets, and files of /proc/thread-self/net.
+func within(namespace *os.File, do func() error) (err error) {
+	thread.Run(func() {
+		if err = unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+			err = fmt.Errorf("entering the pod's network namespace, which needs CAP_SYS_ADMIN: %w", err)
 			return
 		}
-		done <- do()
-	}()
-	return <-done
+		err = do()
+	})
+	return err
 }
