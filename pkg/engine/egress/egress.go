@@ -69,9 +69,9 @@ type Shaper struct {
 	latest  observe.Egress
 	dueAt   time.Time // when the next reading is missed; zero if none is due
 
-	marked    int64 // what the mark says, 0 for nothing yet; of the goroutine, like what follows
-	found     Link  // link, completed
-	unknown   error // what is unknown of it
+	marked    string // what the mark says, "" for nothing yet; of the goroutine, like what follows
+	found     Link   // link, completed
+	unknown   error  // what is unknown of it
 	foundFor  *Link
 	foundAt   time.Time
 	links     []device

@@ -304,6 +304,9 @@ func TestTroubles(t *testing.T) {
 				if got := now.Pods["pod-1"].Problem; !strings.Contains(got, c.pod) || (c.pod == "") != (got == "") {
 					t.Errorf("pod: %q, want %q", got, c.pod)
 				}
+				if text, err := os.ReadFile(s.mark); strings.Contains(c.link, "speed") && string(text) != "0" {
+					t.Errorf("the mark says %q of a link of unknown speed: %v", text, err)
+				}
 				if p.set > 3 {
 					t.Errorf("in two seconds, a limit was tried %d times", p.set)
 				}

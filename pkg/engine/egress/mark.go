@@ -12,23 +12,27 @@ import (
 )
 
 // MarkFile is the usual name of a mark: the file that exists while pods may have limits. It says to how many bits per
-// second each limit falls while no plugin runs, as a decimal number.
+// second each limit falls while no plugin runs, as a decimal number; 0 leaves the limits as they are.
 const MarkFile = "egress"
 
 // note writes the mark.
 func (s *Shaper) note() error {
-	floor := int64(s.found.Speed) * int64(s.found.FloorPercent) / 100 / int64(max(1, len(s.pods)))
-	if floor = max(floor, workload.LeastEgress); floor == s.marked {
+	floor := int64(0) // of an unknown link
+	if s.found.Speed > 0 {
+		floor = max(workload.LeastEgress, int64(s.found.Speed)*int64(s.found.FloorPercent)/100/int64(max(1, len(s.pods))))
+	}
+	text := strconv.FormatInt(floor, 10)
+	if text == s.marked {
 		return nil
 	}
-	err := os.WriteFile(s.mark+".new", strconv.AppendInt(nil, floor, 10), 0o600)
+	err := os.WriteFile(s.mark+".new", []byte(text), 0o600)
 	if err == nil {
 		err = os.Rename(s.mark+".new", s.mark)
 	}
 	if err != nil {
 		return fmt.Errorf("noting that pods have limits: %w", err)
 	}
-	s.marked = floor
+	s.marked = text
 	return nil
 }
 
@@ -75,6 +79,9 @@ func Lower(hostRoot, mark string) (pods int, err error) {
 	floor, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", mark, err)
+	}
+	if floor == 0 {
+		return 0, nil
 	}
 	host, err := network.Open(hostRoot)
 	if err != nil {
