@@ -1,7 +1,7 @@
 // Package network reads what a node's network devices send, and limits what pods send.
 //
 // The limit is a token bucket filter (tc-tbf) as the root qdisc of each device in a pod's network
-// namespace. It delays the pod's packets where they are sent, so that TCP slows down without losing any,
+// namespace. It delays the pod's packets where they are sent, so that TCP slows down instead of losing packets,
 // with every CNI plugin, and on both versions of cgroups. The host's own devices are never changed.
 package network
 
