@@ -37,6 +37,7 @@ type bed struct {
 	work      time.Duration // CPU time of a request
 	rounds    uint32        // of the probe's work per request
 	cpus      int
+	tracer    *tracer // nil for none
 }
 
 // place says where a hog's pod runs.
@@ -308,7 +309,13 @@ func usageFile(where func(string) (string, error)) (string, error) {
 	return path, err
 }
 
-func (b *bed) close() error { return b.rt.Close() }
+func (b *bed) close() error {
+	err := b.rt.Close()
+	if b.tracer != nil {
+		err = errors.Join(err, b.tracer.close())
+	}
+	return err
+}
 
 // await polls until the condition holds, for at most a minute.
 func await(ctx context.Context, what string, condition func() error) error {

@@ -47,7 +47,7 @@ type options struct {
 	target           objective     // in the objective part
 	objective        *objective    // that the service names; nil for none
 	out              string        // path of the results, without extension
-	demo             bool
+	demo, trace      bool
 	unseen           bool // the plugin does not see what else the machine does, see runtime.SluiceOptions.Quiet
 	progress         func(format string, args ...any)
 }
@@ -79,6 +79,7 @@ func parse(args []string) (options, error) {
 	flags := flag.NewFlagSet("mix", flag.ContinueOnError)
 	flags.StringVar(&o.sluice, "sluice", "bin/sluice", "the plugin")
 	flags.BoolVar(&o.demo, "demo", false, "measure a few settings once, and draw them in the terminal")
+	flags.BoolVar(&o.trace, "trace", false, "trace in the mix part what runs while the service waits; needs tracefs, and costs some CPU")
 	flags.StringVar(&o.out, "out", "bin/mix-results", "where to write the results: .json, .txt and .svg are added")
 	flags.IntVar(&o.repeat, "repeat", 4, "slices of each cell")
 	flags.DurationVar(&o.slice, "slice", 3*time.Second, "time that is counted in each slice")

@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -123,15 +121,7 @@ func setSlices(pod *runtime.Pod, length time.Duration) error {
 		return err
 	}
 	for _, pid := range pids {
-		threads, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
-		if err != nil {
-			return err
-		}
-		for _, thread := range threads {
-			tid, err := strconv.Atoi(thread.Name())
-			if err != nil {
-				return err
-			}
+		for _, tid := range threads(pid) {
 			attr := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Runtime: uint64(length.Nanoseconds())}
 			if err := unix.SchedSetAttr(tid, attr, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 				return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/sluice-dev/sluice/test/bench/mix/load"
 	"github.com/sluice-dev/sluice/test/bench/mix/report"
+	"github.com/sluice-dev/sluice/test/bench/mix/waits"
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
@@ -103,6 +105,11 @@ func compare(ctx context.Context, o options, all []setting, r *report.Report) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
+	if o.trace {
+		if b.tracer, err = newTracer(); err != nil {
+			return err
+		}
+	}
 	r.Run.Work = b.work
 	var tallies []*tally
 	for _, c := range cells(o, all) {
@@ -197,12 +204,20 @@ func (b *bed) once(ctx context.Context, o options, c cell, seed uint64) (got out
 func (t *tally) summary() report.Cell {
 	c := report.Cell{Level: t.cell.demand.String(), Hog: t.cell.hog, Setting: t.cell.setting.name, Slices: len(t.all), Dropped: t.dropped}
 	var latency, late, wait, p99s []time.Duration
+	var all waits.Waits
 	for _, o := range t.all {
+		all.Add(o.waits)
 		c.Lost += o.lost
 		latency, late, wait = append(latency, o.latency...), append(late, o.late...), append(wait, o.wait...)
 		p99s = append(p99s, load.Quantile(o.latency, 0.99))
 	}
 	c.Requests = len(latency)
+	for group, sum := range all.Sum {
+		c.Waits = append(c.Waits, report.Wait{For: group, PerRequest: sum / time.Duration(max(c.Requests, 1)), Longest: all.Longest[group]})
+	}
+	slices.SortFunc(c.Waits, func(a, b report.Wait) int {
+		return cmp.Or(cmp.Compare(b.PerRequest, a.PerRequest), cmp.Compare(a.For, b.For))
+	})
 	c.P50, c.P99, c.P999 = load.Quantile(latency, 0.5), load.Quantile(latency, 0.99), load.Quantile(latency, 0.999)
 	c.P99s = report.Spread{Low: load.Quantile(p99s, 0), Median: load.Quantile(p99s, 0.5), High: load.Quantile(p99s, 1)}
 	c.Wait99, c.Late99 = load.Quantile(wait, 0.99), load.Quantile(late, 0.99)

@@ -47,13 +47,16 @@ func TestSmoke(t *testing.T) {
 	}
 	out := filepath.Join(t.TempDir(), "mix")
 	r := briefly(t, out,
-		"-levels", "10-60", "-settings", "alone,alone again,unmanaged,sluice,idle-box",
+		"-trace", "-levels", "10-60", "-settings", "alone,alone again,unmanaged,sluice,idle-box",
 		"-memory-repeat", "1", "-grow-time", "2500ms", "-steps", "2", "-slow-steps", "1",
 		"-parts", "mix,memory,reaction,morning,objective", "-morning", "6s", "-morning-memory", "1", "-objective-time", "600ms")
 	for _, c := range r.Cells {
 		// On a busy machine, batch work beside the service may get nothing in so short a time.
 		if c.Slices != 1 || c.Setting != report.HogAlone && c.Requests == 0 || c.Setting == report.HogAlone && c.Work == 0 {
 			t.Errorf("load %s, hog %q, %s: nothing was measured: %+v", c.Level, c.Hog, c.Setting, c)
+		}
+		if c.Requests > 0 && len(c.Waits) == 0 {
+			t.Errorf("load %s, hog %q, %s: the service never waited for a CPU, by the trace", c.Level, c.Hog, c.Setting)
 		}
 	}
 	for _, m := range r.Mornings {

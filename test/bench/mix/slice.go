@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/test/bench/mix/load"
+	"github.com/sluice-dev/sluice/test/bench/mix/waits"
 	"github.com/sluice-dev/sluice/test/probe/wire"
 	"github.com/sluice-dev/sluice/test/runtime"
 )
@@ -27,6 +28,7 @@ type outcome struct {
 	lost                int
 	usage               usage
 	stalled             float64 // fraction of the time in which a thread of the service waited for a CPU
+	waits               waits.Waits
 }
 
 // settleTime returns the duration of the first phase.
@@ -49,14 +51,20 @@ func (b *bed) measure(ctx context.Context, s slice) (o outcome, err error) {
 	var first, last sample
 	due, result, err := b.send(ctx, s, func(begin int64) (err error) {
 		load.SleepUntil(begin + int64(s.settleTime()))
+		if err := b.tracer.start(); err != nil {
+			return err
+		}
 		if first, err = files.read(); err != nil {
 			return err
 		}
 		load.SleepUntil(begin + int64(s.whole()))
 		last, err = files.read()
-		return err
+		return errors.Join(err, b.tracer.stop())
 	})
 	if err != nil {
+		return o, err
+	}
+	if o.waits, err = b.tracer.read(b.service, s.hog); err != nil {
 		return o, err
 	}
 	o.usage = between(first, last, b.cpus)

@@ -56,6 +56,13 @@ type Cell struct {
 	Work            float64       // of the hog, per second
 	Stalled         float64       // fraction of the time in which a thread of the service waited for a CPU (PSI some)
 	BatchOfLeavings float64       // the hog's work divided by what it could do on what the service leaves; 0 if unknown
+	Waits           []Wait        // largest first; nil without a trace
+}
+
+// Wait holds for how long threads of the service could run and did not, because something else ran on their CPU.
+type Wait struct {
+	For                 string        // "batch", "service" itself, "generator", "idle CPU" or "others"
+	PerRequest, Longest time.Duration // mean per request, and part of the longest single wait
 }
 
 // Spread holds the minimum, the median and the maximum.

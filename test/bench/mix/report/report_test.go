@@ -16,7 +16,7 @@ func example() *Report {
 			{Level: "30", Setting: Alone, Slices: 1, P50: ms, P99: 2 * ms, P999: 3 * ms, Busy: 0.4},
 			{Level: "30", Setting: Again, P50: ms, P99: 2200 * time.Microsecond, P999: 3 * ms, Busy: 0.4},
 			{Level: "30", Hog: "cpu", Setting: Unmanaged, P50: 2 * ms, P99: 8 * ms, P999: 13 * ms, Busy: 1, Work: 70},
-			{Level: "30", Hog: "cpu", Setting: Sluice, Requests: 1000, P50: ms, P99: 2410 * time.Microsecond, P999: 8 * ms, Busy: 0.95, Work: 54},
+			{Level: "30", Hog: "cpu", Setting: Sluice, Requests: 1000, P50: ms, P99: 2410 * time.Microsecond, P999: 8 * ms, Busy: 0.95, Work: 54, Waits: []Wait{{"batch", 30 * time.Microsecond, 4 * ms}}},
 			{Level: "30", Hog: "memory", Setting: Sluice},
 			{Level: "0", Hog: "cpu", Setting: HogAlone, Busy: 1, Work: 100},
 		},
@@ -58,7 +58,7 @@ func TestGoals(t *testing.T) {
 func TestTable(t *testing.T) {
 	t.Parallel()
 	table := example().Table()
-	for _, want := range []string{"of leavings", "anonymous", "reached", "MISSED", "90.0", "below 20.00 ms", "37.5"} {
+	for _, want := range []string{"of leavings", "anonymous", "reached", "MISSED", "90.0", "below 20.00 ms", "37.5", "per request"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table has no %q:\n%s", want, table)
 		}

@@ -21,6 +21,7 @@ func (r *Report) Table() string {
 			}
 		})
 	}
+	r.waits(&out)
 	if len(r.Memory) > 0 {
 		grid(&out, "memory|batch holds|growths|p50|p99|p99.9|lost|waited for memory|freed p50|p99|not freed|limit met|MiB swapped|evicted|kills|of the service", len(r.Memory), func(i int) []any {
 			m := r.Memory[i]
@@ -62,6 +63,28 @@ func (r *Report) Table() string {
 		fmt.Fprintf(&out, "%s  %s: %s\n", verdict, g.Of, g.Text)
 	}
 	return out.String()
+}
+
+// waits writes what the service's threads waited for, if it was traced.
+func (r *Report) waits(out *strings.Builder) {
+	type row struct {
+		Cell
+		Wait
+	}
+	var rows []row
+	for _, c := range r.Cells {
+		for _, w := range c.Waits {
+			rows = append(rows, row{c, w})
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	fmt.Fprintln(out, "What the service's threads waited for, when they could run; ms:")
+	grid(out, "load|hog|setting|waits for|per request|longest", len(rows), func(i int) []any {
+		n := rows[i]
+		return []any{n.Level, n.Hog, n.Setting, n.For, n.PerRequest, n.Longest}
+	})
 }
 
 // percent is a fraction that is printed in percent.
