@@ -96,8 +96,8 @@ type tally struct {
 }
 
 // compare measures every cell o.repeat times, each time in another order. Cells of one load have
-// the same arrivals. A slice is discarded and repeated if other programs used CPU, or if the
-// generator itself was late, as on a paused virtual machine. If it is interrupted, compare reports
+// the same arrivals. A slice is discarded and repeated if other programs used CPU, if the
+// hypervisor kept CPUs from the node, or if the generator itself was late, as on a paused virtual machine. If it is interrupted, compare reports
 // what it has.
 func compare(ctx context.Context, o options, all []setting, r *report.Report) (err error) {
 	b, err := newBed(ctx, o, runtime.Resources{CPURequest: request, MemoryRequest: 256 * mib}, o.hogs)
@@ -153,7 +153,7 @@ func (b *bed) add(ctx context.Context, o options, t *tally, seed uint64, where s
 			load.Quantile(got.latency, 0.99).Round(time.Microsecond), got.usage.Busy, got.usage.Steal, got.usage.Other)
 		late := load.Quantile(got.late, 0.99)
 		// Kernel threads write files back, and their CPU time is charged to no cgroup.
-		if late <= o.maxLate && (got.usage.Other <= o.maxOther || t.cell.hog == "cache" || t.cell.hog == "disk") {
+		if late <= o.maxLate && got.usage.Steal <= o.maxSteal && (got.usage.Other <= o.maxOther || t.cell.hog == "cache" || t.cell.hog == "disk") {
 			t.all = append(t.all, got)
 			return nil
 		}

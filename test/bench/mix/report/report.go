@@ -33,6 +33,7 @@ type Run struct {
 	Repeat   int
 	MaxOther float64       // CPUs of other programs above which a slice is discarded
 	MaxLate  time.Duration // delay of the generator at its p99 above which a slice is discarded
+	MaxSteal float64       // fraction of the node that the hypervisor took above which a slice is discarded
 	Config   string        // Sluice's configuration
 }
 
