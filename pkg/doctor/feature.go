@@ -251,7 +251,7 @@ func (n *node) ioFeatures() []Finding {
 			by(heeded, knobs.IOWeight),
 			by("heeded by disks with bfq", knobs.BFQWeight),
 		},
-			note("", "not available: pods have no I/O weight", "on cgroup v2, a kernel with CONFIG_BLK_CGROUP_IOCOST; else the bfq scheduler for the disks: echo bfq > /sys/block/DISK/queue/scheduler")},
+			note("", "not available: pods have no I/O weight", "on cgroup v2, a kernel with CONFIG_BLK_CGROUP_IOCOST, and ioCost: {mode: on} in the configuration; else the bfq scheduler for the disks: echo bfq > /sys/block/DISK/queue/scheduler")},
 		feature{"I/O throttles", []mechanism{throttles},
 			note("", "not available: containers' I/O cannot be limited", "mount or enable the io controller (blkio on v1), on a kernel with CONFIG_BLK_DEV_THROTTLING")},
 		feature{"network class", []mechanism{by("", knobs.NetClass)},
