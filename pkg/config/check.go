@@ -30,6 +30,7 @@ func (d *decoder) check(c *Config) {
 	if n := c.Memory.BEPageCachePercent; n < 0 || n > 100 {
 		d.fail("memory.bePageCachePercent", "%d: must be 0 to 100; 0 is no limit", n)
 	}
+	d.checkIOCost(&c.IOCost)
 	d.globs("vmRuntimes", c.VMRuntimes)
 	d.between("reserveTimeout", c.ReserveTimeout, 10*time.Second, 24*time.Hour)
 	d.between("driftInterval", c.DriftInterval, 100*time.Millisecond, time.Hour)

@@ -27,6 +27,7 @@ type Config struct {
 
 	RDT    RDT    `yaml:"rdt"`
 	Memory Memory `yaml:"memory"`
+	IOCost IOCost `yaml:"ioCost"`
 
 	CPUNormalization CPUNormalization `yaml:"cpuNormalization"`
 
@@ -77,6 +78,7 @@ func Default() *Config {
 		Rules:         annotation.DefaultRules(),
 		RDT:           RDT{Mode: RDTOn, Partitions: map[string]RDTShare{}, Classes: map[string]RDTClass{}},
 		Memory:        Memory{GlobalWatermark: WatermarkOff},
+		IOCost:        IOCost{Mode: IOCostOff, Disks: []IOCostDisk{}},
 
 		CPUNormalization: CPUNormalization{Ratio: 100},
 		Control:          control.DefaultConfig(),

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/kernel/iocost"
 	"github.com/sluice-dev/sluice/pkg/kernel/irq"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/peers"
@@ -125,6 +126,10 @@ type Facts struct {
 
 	Affinities map[irq.File]cpuset.Set // nil if they can't be read
 
+	Disks     []iocost.Disk         // disks with a request queue; nil if they can't be read
+	IOCost    map[string]iocost.QoS // parameters of io.cost by the disks' numbers
+	IOCostErr error                 // why the kernel has none, or why they can't be read
+
 	Egress *Egress // nil if the configuration doesn't limit what batch work sends
 }
 
@@ -160,6 +165,7 @@ func Examine(f *Facts) Report {
 		{"cpu", (*node).cpuFeatures},
 		{"memory", (*node).memoryFeatures},
 		{"io and network", (*node).ioFeatures},
+		{"io and network", (*node).disks},
 		{"io and network", (*node).egress},
 		{"cache and bandwidth", (*node).resctrl},
 		{"kubelet", (*node).kubeletSettings},

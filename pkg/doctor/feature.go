@@ -241,9 +241,17 @@ func (n *node) ioFeatures() []Finding {
 	if n.Features != nil && !n.Features.Knobs[knobs.IOMax].V2 {
 		throttles = instead("cgroup v2 throttles buffered writes too", "buffered writes escape it on v1", knobs.IOMax)
 	}
+	heeded := "heeded by disks with bfq"
+	if n.Features != nil && n.Features.Knobs[knobs.IOWeight].V2 {
+		heeded = "heeded by disks with io.cost"
+	}
 	return n.all(
-		feature{"I/O weight", []mechanism{by("heeded by disks with bfq or, on v2, io.cost", knobs.IOWeight)},
-			note("", "not available: pods have no I/O weight", "on cgroup v2, a kernel with CONFIG_BLK_CGROUP_IOCOST; else the bfq scheduler for the disks: echo bfq > /sys/block/DISK/queue/scheduler")},
+		feature{"I/O weight", []mechanism{
+			by("heeded by disks with io.cost or bfq", knobs.IOWeight, knobs.BFQWeight),
+			by(heeded, knobs.IOWeight),
+			by("heeded by disks with bfq", knobs.BFQWeight),
+		},
+			note("", "not available: pods have no I/O weight", "on cgroup v2, a kernel with CONFIG_BLK_CGROUP_IOCOST, and ioCost: {mode: on} in the configuration; else the bfq scheduler for the disks: echo bfq > /sys/block/DISK/queue/scheduler")},
 		feature{"I/O throttles", []mechanism{throttles},
 			note("", "not available: containers' I/O cannot be limited", "mount or enable the io controller (blkio on v1), on a kernel with CONFIG_BLK_DEV_THROTTLING")},
 		feature{"network class", []mechanism{by("", knobs.NetClass)},

@@ -58,12 +58,13 @@ func Labels(f *Facts) []Label {
 	has("rdt-monitoring", slices.Contains(resources, "L3_MON"))
 	if n.probed() {
 		for name, knob := range map[string]knobs.Knob{
-			"cpu-burst": knobs.Burst, "cpu-idle": knobs.Idle, "io-max": knobs.IOMax, "io-weight": knobs.IOWeight,
+			"cpu-burst": knobs.Burst, "cpu-idle": knobs.Idle, "io-max": knobs.IOMax,
 			"memory-low": knobs.MemoryLow, "memory-min": knobs.MemoryMin,
 		} {
 			has(name, f.Features.Has(knob))
 		}
 		has("group-identity", n.evaluate(n.identity()).Level == OK)
+		has("io-weight", f.Features.Has(knobs.IOWeight) || f.Features.Has(knobs.BFQWeight))
 		has("memory-high", n.evaluate(n.high()).Level == OK)
 		has("memory-reclaim", f.Features.Reclaim)
 		has("memory-watermark", f.Features.Has(knobs.WmarkRatio))

@@ -55,12 +55,26 @@ func (w Weights) PerDevice() PerDevice {
 
 // ParseWeights parses the lines of io.weight and returns them in canonical form.
 func ParseWeights(text string) (PerDevice, error) {
+	w, err := parseWeights(text)
+	if err != nil {
+		return "", err
+	}
+	return w.PerDevice(), nil
+}
+
+// Weights returns the weights in a text that PerDevice or ParseWeights has returned.
+func (v PerDevice) Weights() Weights {
+	w, _ := parseWeights(string(v)) // such a text has no mistake
+	return w
+}
+
+func parseWeights(text string) (Weights, error) {
 	w := Weights{Default: DefaultIOWeight, Devices: map[Device]int{}}
 	for line := range lines(text) {
 		name, value, ok := strings.Cut(line, " ")
 		weight, err := strconv.Atoi(value)
 		if !ok || err != nil || weight < 1 || weight > 10000 {
-			return "", fmt.Errorf("%s: the line %.60q is not a device and a weight from 1 to 10000", IOWeight, line)
+			return w, fmt.Errorf("%s: the line %.60q is not a device and a weight from 1 to 10000", IOWeight, line)
 		}
 		if name == "default" {
 			w.Default = weight
@@ -68,11 +82,11 @@ func ParseWeights(text string) (PerDevice, error) {
 		}
 		d, err := ParseDevice(name)
 		if err != nil {
-			return "", fmt.Errorf("%s: %w", IOWeight, err)
+			return w, fmt.Errorf("%s: %w", IOWeight, err)
 		}
 		w.Devices[d] = weight
 	}
-	return w.PerDevice(), nil
+	return w, nil
 }
 
 // Throttle limits I/O to one device; 0 is no limit.

@@ -45,8 +45,9 @@ const (
 	PageCache    // Anolis: memory.pagecache_limit.size; Bytes
 	PageCacheMax // TencentOS: memory.pagecache.max_ratio; Number
 
-	IOWeight // default and by device; PerDevice
-	IOMax    // throttles by device; PerDevice
+	IOWeight  // default and by device; PerDevice
+	BFQWeight // v2: the same for disks with the scheduler bfq; PerDevice
+	IOMax     // throttles by device; PerDevice
 
 	NetClass // v1: net_cls.classid; Number
 

@@ -37,8 +37,9 @@ var table = [Knobs]properties{
 	PageCache:    {name: "memory.pagecache_limit", kind: amount, levels: inContainers, slow: whenLowered},
 	PageCacheMax: {name: "memory.pagecache.max_ratio", kind: percent, levels: inContainers, slow: always},
 
-	IOWeight: {name: "io.weight", kind: weights, levels: inPods, slow: always, systemd: true},
-	IOMax:    {name: "io.max", kind: throttles, levels: inContainers, slow: always, systemd: true},
+	IOWeight:  {name: "io.weight", kind: weights, levels: everywhere, slow: always, systemd: true},
+	BFQWeight: {name: "io.bfq.weight", kind: weights, levels: everywhere, slow: always, systemd: true},
+	IOMax:     {name: "io.max", kind: throttles, levels: inContainers, slow: always, systemd: true},
 
 	NetClass: {name: "net_cls.classid", kind: number, levels: inContainers, slow: never},
 }

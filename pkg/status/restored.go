@@ -5,6 +5,7 @@ type Restored struct {
 	DryRun    bool       `json:"dryRun"`    // Whether nothing was changed.
 	Changes   []Returned `json:"changes"`   // Knobs that have their earlier values again.
 	IRQs      int        `json:"irqs"`      // Number of IRQs whose CPUs were given back.
+	Disks     int        `json:"disks"`     // Number of disks whose parameters of io.cost were given back.
 	Limited   int        `json:"limited"`   // Number of pods whose limits on what they send ended.
 	LeftAlone []string   `json:"leftAlone"` // Knobs that another program has changed since, for example "cpu.burst of shop/db/main".
 }

@@ -99,7 +99,7 @@ func TestRestoreBesideThePlugin(t *testing.T) {
 func TestRestoreNothingAsData(t *testing.T) {
 	t.Parallel()
 	r := run(t, "", "restore", "--state-dir", t.TempDir(), "--host-root", madeUpHost(t), "-o", "json", "--dry-run")
-	if want := "{\n  \"dryRun\": true,\n  \"changes\": [],\n  \"irqs\": 0,\n  \"limited\": 0,\n  \"leftAlone\": []\n}\n"; r.exit != 0 || r.out != want {
+	if want := "{\n  \"dryRun\": true,\n  \"changes\": [],\n  \"irqs\": 0,\n  \"disks\": 0,\n  \"limited\": 0,\n  \"leftAlone\": []\n}\n"; r.exit != 0 || r.out != want {
 		t.Errorf("exit %d\n%s%s", r.exit, r.out, r.errs)
 	}
 }

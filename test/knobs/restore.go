@@ -36,7 +36,7 @@ func (b *Bed) touched() []string {
 	if b.RT.V2() {
 		return []string{
 			"cpuset.cpus.effective", "cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle",
-			"memory.max", "memory.min", "memory.low", "memory.high", "memory.oom.group", "io.max", "io.bfq.weight",
+			"memory.max", "memory.min", "memory.low", "memory.high", "memory.oom.group", "io.max", "io.weight", "io.bfq.weight",
 		}
 	}
 	return []string{

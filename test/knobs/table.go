@@ -210,7 +210,7 @@ func ioRows(t *testing.T) []row {
 			name: "io weight",
 			spec: pod("io-weight", limited(100, 0), class, "LS", io, "{weight: 50}"),
 			v1:   seen{"c": {"blkio.bfq.weight": "50"}},
-			v2:   seen{"c": {"io.bfq.weight": "default 50"}},
+			v2:   seen{"c": {"io.weight": "default 50", "io.bfq.weight": "default 50"}},
 		},
 	}
 }

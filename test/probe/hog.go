@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"sync/atomic"
@@ -130,6 +131,29 @@ func disk(thread int, done *atomic.Uint64) error {
 		}
 		if err := unix.Fdatasync(int(file.Fd())); err != nil {
 			return err
+		}
+		done.Add(1)
+	}
+}
+
+// read counts the random blocks of /dev/disk that were read past the page cache.
+func read(_ int, done *atomic.Uint64) error {
+	const block = 4096
+	device, err := unix.Open("/dev/disk", unix.O_RDONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	size, err := unix.Seek(device, 0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	buffer, err := unix.Mmap(-1, 0, block, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS) // aligned
+	if err != nil {
+		return err
+	}
+	for {
+		if _, err := unix.Pread(device, buffer, rand.Int64N(size/block)*block); err != nil {
+			return fmt.Errorf("reading /dev/disk: %w", err)
 		}
 		done.Add(1)
 	}

@@ -15,6 +15,7 @@
 //	spin=N     N threads that compute, and count it in wire.Counters, until SIGTERM
 //	stream=N   the same of N threads that copy memory
 //	files=N    the same of N threads that write and read files
+//	read=N     the same of N threads that read random blocks of the block device /dev/disk
 //	fill=N     write N MiB of a file, to disk and to the page cache
 //	echo=N     send back what comes to TCP port N, while the next arguments run
 //	sink=N     read what comes to TCP port N, and count its bytes in wire.Counters, until SIGTERM
@@ -120,6 +121,8 @@ func run(arg string, term, orders <-chan os.Signal) error {
 		return hog(n, term, fork)
 	case "disk":
 		return hog(n, term, disk)
+	case "read":
+		return hog(n, term, read)
 	case "fill":
 		return fill(int64(n) << 20)
 	case "echo":
@@ -129,7 +132,7 @@ func run(arg string, term, orders <-chan os.Signal) error {
 	case "send":
 		send(address, n, term)
 	default:
-		return fmt.Errorf("not one of first, touch=N, ramp=N, sleep, burn[=N], pulse=N, toggle, cache=N, exit=N, metrics=N, serve=N, spin=N, stream=N, files=N, fork=N, disk=N, fill=N, echo=N, sink=N, send=N@ADDRESS")
+		return fmt.Errorf("not one of first, touch=N, ramp=N, sleep, burn[=N], pulse=N, toggle, cache=N, exit=N, metrics=N, serve=N, spin=N, stream=N, files=N, fork=N, disk=N, read=N, fill=N, echo=N, sink=N, send=N@ADDRESS")
 	}
 	return nil
 }

@@ -31,6 +31,7 @@ type guest struct {
 func (g guest) kit() boot.Kit      { return boot.Kit{Repository: g.repository} }
 func (g guest) dir() string        { return g.kit().Dir() }
 func (g guest) disk() string       { return filepath.Join(g.dir(), g.guest+"-disk.img") }
+func (g guest) second() string     { return filepath.Join(g.dir(), g.guest+"-second.img") }
 func (g guest) initramfs() string  { return filepath.Join(g.dir(), g.guest+".cpio") }
 func (g guest) consoleLog() string { return filepath.Join(g.dir(), g.guest+"-console.log") }
 
@@ -121,15 +122,28 @@ func (g guest) prepare() error {
 		maps.Copy(more, files) // systemd brings libraries and a shell, which stay
 		files = more
 	}
-	disk, err := os.Create(g.disk())
-	if err != nil {
+	if err := empty(g.disk(), g.diskSize()); err != nil {
 		return err
 	}
-	if err := errors.Join(disk.Truncate(g.diskSize()), disk.Close()); err != nil {
-		return err
+	if g.busy {
+		if err := empty(g.second(), 64<<20); err != nil {
+			return err
+		}
 	}
 	return boot.WriteRoot(g.initramfs(), files, nil)
 }
+
+// empty makes a disk of that many bytes.
+func empty(path string, size int64) error {
+	disk, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(disk.Truncate(size), disk.Close())
+}
+
+// busyDisk is how many operations a second a guest's second disk makes.
+const busyDisk = 400
 
 // command returns the QEMU command that boots the guest with the arguments for its tests. Its
 // standard output is that of the tests; the console's output goes to a file.
@@ -143,6 +157,9 @@ func (g guest) command(ctx context.Context, tests ...string) *exec.Cmd {
 	words := g.kit().QEMU(g.topology, g.initramfs(), g.disk(), g.consoleLog(),
 		fmt.Sprintf("SLUICE_VM=%s SLUICE_CHURN=%d SLUICE_HOLD=%d SLUICE_SYSTEMD=%t SLUICE_TESTS=%s SLUICE_CRIO=%s SLUICE_CRUN=%t SLUICE_MODULES=%s -- %s",
 			g.topology, g.churn, g.hold, g.systemd, g.binary(), folder, g.crun, strings.Join(modules(), ","), strings.Join(tests, " ")))
+	if g.busy {
+		words = append(words, "-drive", fmt.Sprintf("file=%s,format=raw,if=virtio,throttling.iops-total=%d", g.second(), busyDisk))
+	}
 	cmd := exec.CommandContext(ctx, words[0], append(words[1:], "-serial", "stdio")...)
 	// The guest ends with the test process, even if that is killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

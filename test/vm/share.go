@@ -14,6 +14,7 @@ type share struct {
 	systemd bool          // systemd is the first process
 	e2e     bool          // the tests are some of test/e2e rather than of test/vm/guest
 	crio    bool          // the runtime is CRI-O; the guest is skipped if there is none
+	busy    bool          // the guest has another disk, vdb, which makes busyDisk operations a second
 	crun    bool          // the OCI runtime is crun, which nests cgroups under systemd, rather than runc
 	machine boot.Topology // the zero value stands for the machine in TOPO
 	tests   []string
@@ -58,8 +59,9 @@ func shares() []share {
 			"TestSluice/bursts_are_counted",
 			"TestSluice/reclaim",
 		}},
-		{guest: "slow", machine: nodes(), tests: []string{
+		{guest: "slow", busy: true, machine: nodes(), tests: []string{
 			"TestDemo",
+			"TestIOCost",
 			"TestSluice/moving_pages",
 			"TestSluice/reclaiming_limit",
 		}},

@@ -16,8 +16,8 @@ func (t *tuner) io() {
 	for i := range t.pod.Containers {
 		r := &t.pod.Containers[i].Request
 		devices := t.devices(i, r.IO.Devices)
-		if w, ok := ioWeights(&r.IO, devices); ok && t.has(knobs.IOWeight) {
-			t.set(i, knobs.IOWeight, w.PerDevice(), "io weight")
+		if w, ok := ioWeights(&r.IO, devices); ok && (t.has(knobs.IOWeight) || t.has(knobs.BFQWeight)) {
+			t.ioWeight(w, func(k knobs.Knob, v knobs.Value) { t.set(i, k, v, "io weight") })
 			weights = append(weights, w)
 		} else if ok {
 			t.missing(i, ioKey, "neither io.weight nor blkio weights are there on this kernel: its I/O has no weight")
@@ -30,7 +30,48 @@ func (t *tuner) io() {
 	if len(weights) < len(t.pod.Containers) {
 		weights = append(weights, knobs.Weights{Default: knobs.DefaultIOWeight})
 	}
-	t.setPod(knobs.IOWeight, highest(weights).PerDevice(), "highest io weights of its containers")
+	t.ioWeight(highest(weights), func(k knobs.Knob, v knobs.Value) { t.setPod(k, v, "highest io weights of its containers") })
+}
+
+// ioWeight sets weights where this kernel has them. Disks with the scheduler BFQ have a file of their
+// own on v2. Where it exists, weights of single disks are for these disks: without io.cost, the
+// kernel refuses them in io.weight.
+func (t *tuner) ioWeight(w knobs.Weights, set func(knobs.Knob, knobs.Value)) {
+	if t.has(knobs.BFQWeight) {
+		set(knobs.BFQWeight, w.PerDevice())
+		if !t.node.IOCost {
+			w.Devices = nil
+		}
+	}
+	if t.has(knobs.IOWeight) {
+		set(knobs.IOWeight, w.PerDevice())
+	}
+}
+
+// ClassWeights returns the I/O weights of the cgroups that hold the pods of a QoS class, from the
+// weights of all their pods, by the pods' paths. The kernel compares siblings only, so that a class
+// counts as much as one pod of class Guaranteed. A cgroup whose pods all have less than the default
+// gets the highest of theirs. It never gets more than the default, which would also rank up pods
+// that have not asked for it.
+func ClassWeights(node *Node, pods map[string]knobs.Weights) []Group {
+	heaviest := map[string]int{}
+	for path, w := range pods {
+		if dirs := parents(path); len(dirs) > 1 {
+			heaviest[dirs[0]] = max(heaviest[dirs[0]], w.Default)
+		}
+	}
+	var groups []Group
+	for dir, weight := range heaviest {
+		if weight >= knobs.DefaultIOWeight {
+			continue
+		}
+		t := tuner{node: node}
+		t.ioWeight(knobs.Weights{Default: weight}, func(k knobs.Knob, v knobs.Value) {
+			t.setPod(k, v, "highest io weight of its pods")
+		})
+		groups = append(groups, Group{Path: dir, Settings: t.Pod})
+	}
+	return groups
 }
 
 // device is what a container asks for on a disk of this node.

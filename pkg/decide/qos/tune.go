@@ -25,6 +25,8 @@ type Node struct {
 
 	Swap bool // the node has swap
 
+	IOCost bool // io.cost is enabled on disks
+
 	CPURatio int // by which the CPU limits of services are divided, in hundredths; up to 100 for not at all
 
 	BEPageCachePercent int // limit of BE containers' page cache in percent of their memory limit; 0 for none

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/controlloop"
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/decisionlog"
+	"github.com/sluice-dev/sluice/pkg/engine/disks"
 	"github.com/sluice-dev/sluice/pkg/engine/eventloop"
 	"github.com/sluice-dev/sluice/pkg/engine/grantrecord"
 	"github.com/sluice-dev/sluice/pkg/engine/groups"
@@ -53,6 +54,8 @@ type Options struct {
 	RDT        rdtgroup.Host       // nil without resctrl
 	NoRDT      string              // why RDT is nil; shown in the status
 	Watermarks watermarks.Host     // nil where the node's watermarks can't be written
+	Disks      disks.Host          // nil without io.cost
+	NoDisks    string              // why Disks is nil; shown in the status
 	Reclaimer  Reclaimer           // nil where the kernel can't reclaim on request
 	Memory     memorylimit.Host
 	Confine    func(cpuset.Set) error // binds the plugin's own threads to these CPUs; nil leaves them unbound
@@ -103,6 +106,7 @@ type Agent struct {
 	passing       *time.Ticker // triggers the periodic pass; nil with Options.Clock
 	steering      *steering.Steerer
 	watermarks    *watermarks.Keeper
+	disks         *disks.Keeper
 	decisions     *decisionlog.Log
 	groups        *groups.Joiner
 	detectProblem error // why neighbours could not be detected; logged
@@ -127,6 +131,7 @@ func New(o Options) *Agent {
 		Latencies: latency.New(),
 	}
 	a.QoS.CPURatio = int(o.Config.CPUNormalization.Ratio)
+	a.QoS.IOCost = o.Config.IOCost.Mode == config.IOCostOn
 	a.events = eventloop.New(eventloop.Hooks{
 		Before: func() {
 			a.Reconciler.BeginEvent()
@@ -159,6 +164,7 @@ func (a *Agent) Run(ctx context.Context) {
 	a.Grants.Refresh(node.GrantWaitAll)
 	a.FindMemory()
 	a.raiseWatermarks()
+	a.setDisks()
 	a.groups.SetUp()
 	var pass <-chan time.Time
 	if a.Clock == nil {
@@ -178,6 +184,9 @@ func (a *Agent) Run(ctx context.Context) {
 // less than the time after which a service manager kills the process.
 const shutdownTimeout = 5 * time.Second
 
+// disksTimeout is how long the end then waits for a disk that hangs.
+const disksTimeout = 2 * time.Second
+
 // end waits for the agent's goroutines, records the results that they post, and closes the
 // journal.
 func (a *Agent) end() {
@@ -187,6 +196,9 @@ func (a *Agent) end() {
 	}
 	a.decisions.EndAll(a.Now())
 	a.leaveWatermarks()
+	if a.Config.Mode == config.On {
+		a.disks.Leave(disksTimeout)
+	}
 	if err := a.Journal.Close(); err != nil {
 		a.Log.WithError(err).Error("Original values not written")
 	}

@@ -47,7 +47,7 @@ func (g *group) value(knob knobs.Knob) knobs.Value {
 		return knobs.Max
 	case knobs.MemoryMin, knobs.MemoryLow:
 		return knobs.Bytes(0)
-	case knobs.IOMax, knobs.IOWeight:
+	case knobs.IOMax, knobs.IOWeight, knobs.BFQWeight:
 		return knobs.PerDevice("")
 	}
 	return knobs.Number(0)

@@ -27,6 +27,7 @@ func (a *Agent) watchNeighbours(ctx context.Context) {
 		swap, swapErr := procfs.HasSwap(a.Host)
 		a.events.Do("neighbours", func() error { //nolint:errcheck // fails only if the agent has ended
 			a.setNeighbours(found, err)
+			a.setDisks()     // some may be new
 			a.groups.SetUp() // a neighbour that is gone may have kept Sluice from core scheduling
 			a.Grants.Follow(record)
 			if swapErr == nil {

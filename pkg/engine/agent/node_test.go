@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/engine/disks"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/engine/watermarks"
@@ -117,6 +118,7 @@ type setup struct {
 	noKernel  bool
 	rdt       rdtgroup.Host
 	marks     watermarks.Host
+	disks     disks.Host
 	stateDir  string
 	cdiDir    string
 	// claimDevices is what a device is for claims; a NUMA node if it is not set.
@@ -185,9 +187,7 @@ func (n *testNode) launch(s setup) {
 	if s.rdt != nil {
 		o.RDT = s.rdt
 	}
-	if s.marks != nil {
-		o.Watermarks = s.marks
-	}
+	o.Watermarks, o.Disks = s.marks, s.disks
 	if s.noKernel {
 		o.Kernel = nil
 	}

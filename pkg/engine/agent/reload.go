@@ -95,6 +95,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	a.loop.GiveBack(cfg)
 	if wrote && !a.AuthorityBy(cfg).Writes {
 		a.leaveWatermarks()
+		a.leaveDisks()
 		a.stopReclaiming()
 	}
 	a.Config, a.Ledger = cfg, ledger
@@ -104,6 +105,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	}
 	a.QoS.BEPageCachePercent = cfg.Memory.BEPageCachePercent
 	a.QoS.CPURatio = int(cfg.CPUNormalization.Ratio)
+	a.QoS.IOCost = cfg.IOCost.Mode == config.IOCostOn
 	a.QoS.BurstLoop = a.Authority().Acts(cfg.Control.Burst.Mode)
 	for _, c := range a.Order {
 		a.renewRequest(c)
@@ -127,6 +129,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	if before.Memory.GlobalWatermark != cfg.Memory.GlobalWatermark || !wrote {
 		a.raiseWatermarks()
 	}
+	a.setDisks()
 	a.record.Reconfigure()
 	if a.passing != nil && before.DriftInterval != cfg.DriftInterval {
 		a.passing.Reset(cfg.DriftInterval)

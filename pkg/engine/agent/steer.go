@@ -2,6 +2,7 @@ package agent
 
 import (
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/kernel/iocost"
 	"github.com/sluice-dev/sluice/pkg/kernel/irq"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -53,5 +54,25 @@ func (a *Agent) raiseWatermarks() {
 func (a *Agent) leaveWatermarks() {
 	if a.Config.Mode == config.On {
 		a.watermarks.Restore()
+	}
+}
+
+// setDisks lets disks divide their time by weight if the configuration enables that, and gives back
+// what an earlier run or configuration has set otherwise. It is also called every now and then,
+// because disks come and go.
+func (a *Agent) setDisks() {
+	var want iocost.Want
+	if a.Config.IOCost.Mode == config.IOCostOn {
+		want = a.Config.IOCost.QoS
+	}
+	if allowed := func() bool { return a.Authority().Writes }; allowed() {
+		a.disks.Set(want, allowed)
+	}
+}
+
+// leaveDisks gives back what the disks had, also when koordlet has started since.
+func (a *Agent) leaveDisks() {
+	if a.Config.Mode == config.On {
+		a.disks.Set(nil, func() bool { return true })
 	}
 }

@@ -66,7 +66,7 @@ func (k *hangingKernel) waits() []knobs.Change {
 // slow reports whether the knob of a write is one for which the kernel may take long.
 func slow(c knobs.Change) bool {
 	switch c.Knob {
-	case knobs.Mems, knobs.MemoryMax, knobs.MemoryHigh, knobs.PageCache, knobs.PageCacheMax, knobs.IOWeight, knobs.IOMax:
+	case knobs.Mems, knobs.MemoryMax, knobs.MemoryHigh, knobs.PageCache, knobs.PageCacheMax, knobs.IOWeight, knobs.BFQWeight, knobs.IOMax:
 		return true
 	}
 	return false

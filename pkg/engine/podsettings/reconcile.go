@@ -175,7 +175,7 @@ func (s *Settings) declareParents() {
 		}
 	}
 	wanted := map[string]bool{}
-	for _, g := range s.withBatchCgroups(s.withHosts(qos.Parents(pods))) {
+	for _, g := range s.withWeights(s.withBatchCgroups(s.withHosts(qos.Parents(pods))), pods) {
 		wanted[g.Path] = true
 		s.Reconciler.Want(knobs.Object{Path: g.Path, Name: g.Path, Level: knobs.ClassLevel}, "", g.Settings)
 	}
@@ -211,6 +211,36 @@ func (s *Settings) withBatchCgroups(groups []qos.Group) []qos.Group {
 			}
 			groups[at].Settings = append(groups[at].Settings, qos.Setting{Knob: knobs.Weight, Percent: 100, ScalePercent: percent, Why: qos.LSWeightWhy})
 		}
+	}
+	return groups
+}
+
+// withWeights adds the I/O weights of QoS classes to the settings of cgroups above pods.
+func (s *Settings) withWeights(groups, pods []qos.Group) []qos.Group {
+	weights := map[string]knobs.Weights{}
+	for _, c := range s.Order {
+		if c.PodPath != "" {
+			weights[c.PodPath] = knobs.Weights{Default: knobs.DefaultIOWeight}
+		}
+	}
+	lower := false
+	for _, pod := range pods {
+		for _, setting := range pod.Settings {
+			if v, ok := setting.Value.(knobs.PerDevice); ok && (setting.Knob == knobs.IOWeight || setting.Knob == knobs.BFQWeight) {
+				w := v.Weights()
+				weights[pod.Path], lower = w, lower || w.Default < knobs.DefaultIOWeight
+			}
+		}
+	}
+	if !lower {
+		return groups
+	}
+	for _, g := range qos.ClassWeights(&s.QoS, weights) {
+		at := slices.IndexFunc(groups, func(other qos.Group) bool { return other.Path == g.Path })
+		if at < 0 {
+			at, groups = len(groups), append(groups, qos.Group{Path: g.Path})
+		}
+		groups[at].Settings = append(groups[at].Settings, g.Settings...)
 	}
 	return groups
 }

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/sluice-dev/sluice/pkg/engine/disks"
 	"github.com/sluice-dev/sluice/pkg/engine/egress"
 	"github.com/sluice-dev/sluice/pkg/engine/groups"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
@@ -28,6 +29,7 @@ type Result struct {
 	Changes []knobs.Change // restored settings
 	Newer   []string       // settings that stay as they are, because another program has changed them since; one sentence each
 	IRQs    int            // number of restored affinities
+	Disks   int            // number of disks that divide their time as before
 	Limited int            // pods whose limits on what they send ended
 }
 
@@ -36,6 +38,7 @@ type Host struct {
 	Kernel     node.Kernel
 	Affinities steering.Affinities
 	Watermarks watermarks.Host
+	Disks      disks.Host
 	RDT        rdtgroup.Host
 	Cores      interface{ Leave(pids ...int) error }
 	Network    interface {
@@ -75,6 +78,11 @@ func Run(host *Host, j *journal.Journal, dry bool) (r Result, err error) {
 		errs = append(errs, fmt.Errorf("the original CPUs of IRQs: %w", err))
 	}
 	r.IRQs = len(originals)
+	costs, err := disks.Originals(j)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("the original parameters of disks: %w", err))
+	}
+	r.Disks = len(costs)
 	if host.Network != nil {
 		if r.Limited, err = egress.Restore(host.Network, host.EgressMark, dry); err != nil {
 			errs = append(errs, fmt.Errorf("limits on what pods send: %w", err))
@@ -88,6 +96,12 @@ func Run(host *Host, j *journal.Journal, dry bool) (r Result, err error) {
 	}
 	if host.Watermarks != nil {
 		errs = append(errs, watermarks.Restore(host.Watermarks, j))
+	}
+	switch {
+	case host.Disks != nil:
+		errs = append(errs, disks.Restore(host.Disks, j))
+	case len(costs) > 0:
+		errs = append(errs, errors.New("the original parameters of disks stay on record: io.cost.qos can't be read here"))
 	}
 	if host.RDT != nil {
 		errs = append(errs, rdtgroup.Restore(host.RDT, j))

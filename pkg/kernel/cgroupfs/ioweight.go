@@ -13,10 +13,17 @@ import (
 // ioWeightSpec is the I/O weight, 1..10000 with the default 100, as in v2's io.weight. BFQ's
 // weights are 1..1000 with the same default; those of CFQ (blkio.weight, kernels before 5.0)
 // are 10..1000 with the default 500, so Sluice multiplies by five. A weight beyond a
-// scheduler's range is clamped. io.weight belongs to io.cost and has no effect on a disk whose
-// io.cost.qos is disabled: on a kernel with BFQ, Sluice uses BFQ's file.
+// scheduler's range is clamped. v2's io.weight belongs to io.cost and has no effect on a disk whose
+// io.cost.qos is disabled, where the kernel also refuses a weight for that disk alone.
 var ioWeightSpec = Spec{
-	Controller: "io", V1: []string{"blkio.weight", "blkio.bfq.weight"}, V2: []string{"io.bfq.weight", "io.weight"},
+	Controller: "io", V1: []string{"blkio.weight", "blkio.bfq.weight"}, V2: []string{"io.weight"},
+	Min: 1, Max: 10000, Default: knobs.PerDevice(""), ReadBack: Rounded,
+	test: knobs.PerDevice("default 200"), read: readIOWeight, write: writeIOWeight, same: sameIOWeight,
+}
+
+// bfqWeightSpec is the weight for disks with the scheduler BFQ, which doesn't heed v2's io.weight.
+var bfqWeightSpec = Spec{
+	Controller: "io", V2: []string{"io.bfq.weight"},
 	Min: 1, Max: 10000, Default: knobs.PerDevice(""), ReadBack: Rounded,
 	test: knobs.PerDevice("default 200"), read: readIOWeight, write: writeIOWeight, same: sameIOWeight,
 }

@@ -114,7 +114,7 @@ func values(knob knobs.Knob) []knobs.Value {
 		return numbers(-1, 0)
 	case knobs.PageCacheMax:
 		return numbers(1, 100)
-	case knobs.IOWeight:
+	case knobs.IOWeight, knobs.BFQWeight:
 		return []knobs.Value{knobs.PerDevice("default 50"), knobs.PerDevice("default 300\n8:0 200\n8:16 400"), knobs.PerDevice("8:16 40"), knobs.PerDevice("")}
 	case knobs.IOMax:
 		return []knobs.Value{

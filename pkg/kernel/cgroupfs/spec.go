@@ -82,8 +82,9 @@ var specs = [knobs.Knobs]*Spec{
 	knobs.PageCache:    &pageCacheSpec,
 	knobs.PageCacheMax: memoryNumber("memory.pagecache.max_ratio", 1, 100, 100, 50),
 
-	knobs.IOWeight: &ioWeightSpec,
-	knobs.IOMax:    &ioMaxSpec,
+	knobs.IOWeight:  &ioWeightSpec,
+	knobs.BFQWeight: &bfqWeightSpec,
+	knobs.IOMax:     &ioMaxSpec,
 
 	knobs.NetClass: &netClassSpec,
 }

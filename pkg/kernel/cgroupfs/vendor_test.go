@@ -2,7 +2,6 @@ package cgroupfs_test
 
 import (
 	"errors"
-	"slices"
 	"syscall"
 	"testing"
 
@@ -65,11 +64,11 @@ func TestVendorAndV2Rules(t *testing.T) {
 				{"p", quota, "max", 0, "max 100000", burst + "=50000"}, {"p", quota, "40000", invalid, "max 100000", ""},
 			}},
 		}...)},
-		{fakekernel.OldMainlineV2(), append(slices.DeleteFunc(v2Rules(), func(r rule) bool { return r.name == "io.weight" }), []rule{
+		{fakekernel.OldMainlineV2(), append(v2Rules(), []rule{
 			{"cpu.max divides the burst", []step{
 				{"p", quota, "50000 100000", 0, "", ""}, {"p", burst, "20000", 0, "20000", ""}, {"p", quota, "60000 100000", 0, "60000 100000", burst + "=20"},
 			}},
-			{"BFQ takes default for a device", []step{{"p", "io.bfq.weight", "default 200", invalid, "default 100", ""}, {"p", "io.bfq.weight", "200", 0, "default 200", ""}}},
+			{"BFQ takes default for a device", []step{{"p", "io.bfq.weight", "default 200", invalid, "default 100", ""}, {"p", "io.bfq.weight", "200", 0, "default 200", "io.weight=default 100"}}},
 		}...)},
 		{fakekernel.AnolisV1(), []rule{
 			{"burst over the quota", []step{{"p", "cpu.cfs_quota_us", "50000", 0, "", ""}, {"p", "cpu.cfs_burst_us", "500000", 0, "500000", ""}, {"p", "cpu.cfs_quota_us", "40000", 0, "40000", "cpu.cfs_burst_us=500000"}}},

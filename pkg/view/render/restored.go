@@ -14,7 +14,7 @@ import (
 // that the folder doesn't exist.
 func Restored(w io.Writer, r *status.Restored, dir string, missing bool) error {
 	var out strings.Builder
-	if len(r.Changes)+len(r.LeftAlone)+r.IRQs+r.Limited == 0 {
+	if len(r.Changes)+len(r.LeftAlone)+r.IRQs+r.Disks+r.Limited == 0 {
 		fmt.Fprintf(&out, "Nothing to give back: %s tells of no change since the node was started%s.\n", dir, why(missing))
 		return flush(w, &out)
 	}
@@ -33,6 +33,9 @@ func Restored(w io.Writer, r *status.Restored, dir string, missing bool) error {
 	fmt.Fprintf(&out, "%s %s", humanize.Count(len(r.Changes), "setting"), verb)
 	if r.IRQs > 0 {
 		fmt.Fprintf(&out, ", and the CPUs of %s", humanize.Count(r.IRQs, "IRQ"))
+	}
+	if r.Disks > 0 {
+		fmt.Fprintf(&out, ", and the parameters of %s", humanize.Count(r.Disks, "disk"))
 	}
 	if r.Limited > 0 {
 		fmt.Fprintf(&out, ", and what %s may send", humanize.Count(r.Limited, "pod"))

@@ -19,7 +19,8 @@ type Flavour struct {
 	NoWayBack bool // openEuler 5.10: a cpu.qos_level of -1 can't be raised again
 	RUE       bool // TencentOS: cgroup.priority and the files that depend on it
 	CFQ       bool // before 5.0: blkio.weight with a default of its own
-	IOCost    bool // cgroup v2: io.weight; false stands for io.bfq.weight
+	IOCost    bool // cgroup v2: io.weight
+	BFQ       bool // cgroup v2: io.bfq.weight
 }
 
 // MainlineV1 is a recent mainline kernel booted with cgroup v1.
@@ -30,9 +31,9 @@ func MainlineV2() Flavour {
 	return Flavour{Name: "mainline v2", V2: true, Idle: true, Reclaim: true, IOCost: true}
 }
 
-// OldMainlineV2 is mainline 6.1 with cgroup v2.
+// OldMainlineV2 is mainline 6.1 with cgroup v2 and the scheduler BFQ.
 func OldMainlineV2() Flavour {
-	return Flavour{Name: "mainline v2 before 6.10", V2: true, Idle: true, Reclaim: true, DivideBurst: true}
+	return Flavour{Name: "mainline v2 before 6.10", V2: true, Idle: true, Reclaim: true, DivideBurst: true, IOCost: true, BFQ: true}
 }
 
 // AnolisV1 is Alibaba Cloud Linux 3 with cgroup v1, its default.

@@ -52,8 +52,8 @@ type group struct {
 	cacheSync, cacheRatio    int64
 
 	classID    int64
-	weight     int64
-	weights    map[string]int64
+	weights    ioWeights
+	bfqWeights ioWeights
 	throttling map[string][4]uint64 // rbps, wbps, riops and wiops by device; 0 for no limit
 
 	counters Counters
@@ -64,7 +64,8 @@ func newGroup(t *tree, parent *group) *group {
 		in: t, parent: parent, children: map[string]*group{},
 		quota: none, period: 100000, shares: 1024, btShares: 1024,
 		limit: none, swap: none, soft: none, high: none, swapMax: none, swappiness: 60, wmarkScale: 50, cacheRatio: 100,
-		weight: t.kernel.defaultWeight(), weights: map[string]int64{}, throttling: map[string][4]uint64{},
+		weights:    ioWeights{t.kernel.defaultWeight(), map[string]int64{}},
+		bfqWeights: ioWeights{100, map[string]int64{}}, throttling: map[string][4]uint64{},
 	}
 	if parent != nil {
 		// The kernel copies these values from the parent at creation.

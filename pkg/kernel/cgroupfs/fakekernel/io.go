@@ -15,9 +15,10 @@ func (f Flavour) ioFiles(all map[string]file) {
 	if f.V2 {
 		all["io.max"] = file{show: showMax, store: storeIOMax}
 		if f.IOCost {
-			all["io.weight"] = weightFile(true, 1, 10000, true)
-		} else {
-			all["io.bfq.weight"] = weightFile(true, 1, 1000, false)
+			all["io.weight"] = weightFile(usual, true, 1, 10000, true)
+		}
+		if f.BFQ {
+			all["io.bfq.weight"] = weightFile(bfq, true, 1, 1000, false)
 		}
 		return
 	}
@@ -25,11 +26,11 @@ func (f Flavour) ioFiles(all map[string]file) {
 		all["blkio.throttle."+name+"_device"] = file{root: true, show: showThrottle(i), store: storeThrottle(i)}
 	}
 	if f.CFQ {
-		all["blkio.weight"] = weightFile(false, 10, 1000, false)
-		all["blkio.weight_device"] = deviceWeights(10, 1000, false, syscall.ERANGE)
+		all["blkio.weight"] = weightFile(usual, false, 10, 1000, false)
+		all["blkio.weight_device"] = deviceWeights(usual, 10, 1000, false, syscall.ERANGE)
 	} else {
-		all["blkio.bfq.weight"] = weightFile(false, 1, 1000, false)
-		all["blkio.bfq.weight_device"] = deviceWeights(1, 1000, true, syscall.ERANGE)
+		all["blkio.bfq.weight"] = weightFile(usual, false, 1, 1000, false)
+		all["blkio.bfq.weight_device"] = deviceWeights(usual, 1, 1000, true, syscall.ERANGE)
 	}
 }
 
@@ -141,19 +142,29 @@ func storeIOMax(g *group, text string) error {
 	return nil
 }
 
+// ioWeights holds a cgroup's I/O weights.
+type ioWeights struct {
+	usual   int64
+	devices map[string]int64
+}
+
+func usual(g *group) *ioWeights { return &g.weights }
+
+func bfq(g *group) *ioWeights { return &g.bfqWeights }
+
 // weightFile returns a file with a weight; with devices, it also has a line for each device.
 // ioc_weight_write accepts "default" before the number, bfq_io_set_weight only the number. Out of
 // range, the first returns EINVAL and the second ERANGE.
-func weightFile(devices bool, low, high int64, cost bool) file {
+func weightFile(of func(*group) *ioWeights, devices bool, low, high int64, cost bool) file {
 	beyond := syscall.ERANGE
 	if cost {
 		beyond = syscall.EINVAL
 	}
-	beside := deviceWeights(low, high, true, beyond)
+	beside := deviceWeights(of, low, high, true, beyond)
 	return file{
 		show: func(g *group) string {
 			if !devices {
-				return strconv.FormatInt(g.weight, 10)
+				return strconv.FormatInt(of(g).usual, 10)
 			}
 			return beside.show(g)
 		},
@@ -166,7 +177,7 @@ func weightFile(devices bool, low, high int64, cost bool) file {
 				if n < low || n > high {
 					return beyond
 				}
-				g.weight = n
+				of(g).usual = n
 				return nil
 			}
 			if !devices {
@@ -177,17 +188,17 @@ func weightFile(devices bool, low, high int64, cost bool) file {
 	}
 }
 
-func deviceWeights(low, high int64, usual bool, beyond syscall.Errno) file {
+func deviceWeights(of func(*group) *ioWeights, low, high int64, withUsual bool, beyond syscall.Errno) file {
 	return file{
 		show: func(g *group) string {
 			text := lines(func(dev string) string {
-				if n, ok := g.weights[dev]; ok {
+				if n, ok := of(g).devices[dev]; ok {
 					return strconv.FormatInt(n, 10)
 				}
 				return ""
 			})
-			if usual {
-				text = strings.TrimSuffix("default "+strconv.FormatInt(g.weight, 10)+"\n"+text, "\n")
+			if withUsual {
+				text = strings.TrimSuffix("default "+strconv.FormatInt(of(g).usual, 10)+"\n"+text, "\n")
 			}
 			return text
 		},
@@ -197,7 +208,7 @@ func deviceWeights(low, high int64, usual bool, beyond syscall.Errno) file {
 				return err
 			}
 			if rest == "default" {
-				delete(g.weights, dev)
+				delete(of(g).devices, dev)
 				return nil
 			}
 			n, err := number(rest)
@@ -207,7 +218,7 @@ func deviceWeights(low, high int64, usual bool, beyond syscall.Errno) file {
 			if n < low || n > high {
 				return beyond
 			}
-			g.weights[dev] = n
+			of(g).devices[dev] = n
 			return nil
 		},
 	}

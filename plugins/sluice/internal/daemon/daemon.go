@@ -331,6 +331,11 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 	} else {
 		options.Watermarks = h.Watermarks
 	}
+	if h.IOCostErr != nil {
+		options.NoDisks = h.IOCostErr.Error()
+	} else {
+		options.Disks = h.IOCost
+	}
 	switch {
 	case h.RDTErr == nil:
 		options.RDT = h.RDT

@@ -37,7 +37,7 @@ func Restore(ctx context.Context, at statedir.Dirs, hostRoot string, dry bool, w
 	if err != nil {
 		err = fmt.Errorf("not all could be given back: %w; it stays on record: run it again", err)
 	}
-	report := &status.Restored{DryRun: dry, Changes: []status.Returned{}, IRQs: r.IRQs, Limited: r.Limited, LeftAlone: append([]string{}, r.Newer...)}
+	report := &status.Restored{DryRun: dry, Changes: []status.Returned{}, IRQs: r.IRQs, Disks: r.Disks, Limited: r.Limited, LeftAlone: append([]string{}, r.Newer...)}
 	for _, c := range r.Changes {
 		from := "unknown"
 		if c.From != nil {
@@ -75,6 +75,9 @@ func giveBack(at statedir.Dirs, hostRoot string, dry bool) (r restore.Result, er
 	all := restore.Host{Online: machine.Online, Cores: coresched.New(), Affinities: h.Affinities, Watermarks: h.Watermarks}
 	if h.Cgroups != nil {
 		all.Kernel = h.Cgroups
+	}
+	if h.IOCost != nil {
+		all.Disks = h.IOCost
 	}
 	var limited error
 	if h.Network != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/doctor"
 	"github.com/sluice-dev/sluice/pkg/engine/egress"
 	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
+	"github.com/sluice-dev/sluice/pkg/kernel/iocost"
 	"github.com/sluice-dev/sluice/pkg/kernel/network"
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -46,6 +47,10 @@ func Node(ctx context.Context, o Options) (*doctor.Facts, error) {
 	if h.Affinities != nil {
 		f.Affinities, _ = h.Affinities.Read() // a partial result is fine
 	}
+	if f.IOCostErr = h.IOCostErr; h.IOCost != nil {
+		f.IOCost, f.IOCostErr = h.IOCost.Read()
+	}
+	f.Disks, _ = iocost.Disks(f.Host) // doctor says nothing of disks that it can't read
 	if f.Config != nil {
 		f.Egress = limits(&f.Config.Control, h)
 		f.StateErr, f.RuntimeErr = statedir.Writable(f.Config.StateDir), statedir.Writable(f.Config.RuntimeDir)

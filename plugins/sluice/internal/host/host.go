@@ -1,5 +1,5 @@
 // Package host opens the parts of a node's kernel that Sluice reads and writes: the cgroups and
-// their features, resctrl, the interrupt affinities and the memory watermarks. Any part may be
+// their features, resctrl, the interrupt affinities, the memory watermarks and io.cost. Any part may be
 // missing; the caller decides what that means.
 package host
 
@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/kernel/iocost"
 	"github.com/sluice-dev/sluice/pkg/kernel/irq"
 	"github.com/sluice-dev/sluice/pkg/kernel/network"
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
@@ -32,6 +33,9 @@ type Host struct {
 	Watermarks    *watermark.Host
 	WatermarksErr error
 
+	IOCost    *iocost.Host
+	IOCostErr error
+
 	Network    *network.Host
 	NetworkErr error
 }
@@ -44,6 +48,9 @@ func Open(root string) *Host {
 	h.Affinities, h.AffinitiesErr = irq.Open(root)
 	h.Watermarks, h.WatermarksErr = watermark.Open(root)
 	h.Network, h.NetworkErr = network.Open(root)
+	if h.IOCostErr = h.CgroupsErr; h.Cgroups != nil {
+		h.IOCost, h.IOCostErr = iocost.Open(h.Cgroups, os.DirFS(root))
+	}
 	return h
 }
 

@@ -1,0 +1,56 @@
+package doctor
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/kernel/iocost"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+)
+
+func TestDisks(t *testing.T) {
+	t.Parallel()
+	nvme, sda := iocost.Disk{Name: "nvme0n1", Number: "259:0", Scheduler: "none"}, iocost.Disk{Name: "sda", Number: "8:0", Scheduler: "bfq"}
+	on := map[string]iocost.QoS{"259:0": {Enabled: true}}
+	for name, test := range map[string]struct {
+		disks  []iocost.Disk
+		cost   map[string]iocost.QoS
+		err    error
+		config string
+		level  Level
+		want   string // in what and do
+	}{
+		"io.cost is off":    {disks: []iocost.Disk{sda, nvme}, level: Note, want: "no effect on nvme0n1: io.cost is off there, and the scheduler is not bfq|ioCost: {mode: on}"},
+		"all have one":      {disks: []iocost.Disk{sda, nvme}, cost: on, want: "all heed I/O weights"},
+		"no io.cost at all": {disks: []iocost.Disk{nvme}, err: errors.New("not supported here: io.cost is part of cgroup v2"), level: Note, want: "cgroup v2|the bfq scheduler"},
+		"another is named":  {disks: []iocost.Disk{nvme}, config: "ioCost: {mode: on, disks: [{name: sd*}]}", level: Note, want: "no effect on nvme0n1|name nvme0n1 in ioCost.disks"},
+		"it is to be on":    {disks: []iocost.Disk{nvme}, config: "ioCost: {mode: on}", level: Warn, want: "although the configuration has|start the plugin"},
+	} {
+		f := facts(fstest.MapFS{}, mainlineV2())
+		f.Disks, f.IOCost, f.IOCostErr = test.disks, test.cost, test.err
+		if test.config != "" {
+			var err error
+			if f.Config, err = config.Parse([]byte(test.config)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := (&node{Facts: f}).disks()
+		if len(got) != 1 || got[0].Level != test.level {
+			t.Errorf("%s: %+v", name, got)
+			continue
+		}
+		for part := range strings.SplitSeq(test.want, "|") {
+			if !strings.Contains(got[0].What+got[0].Do, part) {
+				t.Errorf("%s: %+v says nothing of %q", name, got[0], part)
+			}
+		}
+	}
+	f := facts(fstest.MapFS{}, has(true, map[knobs.Knob]string{knobs.Weight: "cpu.weight"}))
+	f.Disks = []iocost.Disk{nvme}
+	if got := (&node{Facts: f}).disks(); got != nil {
+		t.Errorf("without weights: %+v", got)
+	}
+}
