@@ -16,6 +16,7 @@
 //     (Awaited).
 //   - Whatever the answer is, the container's cgroup is compared with what Sluice wants, and
 //     repaired.
+//   - What an update names is in the journal before it is sent: after a crash it counts as Sluice's.
 //   - The runtime writes not just what the update names but all that it records of a container's
 //     CPU. So an update also takes back what the record holds of Sluice's and nobody asks for any
 //     more, and none is sent where that isn't possible.
@@ -207,7 +208,13 @@ func (r *Recorder) Update() {
 		r.Prepare(c) //nolint:errcheck // an error would be about a requirement, and the container runs already
 		r.takeBack(c)
 		c.Carried[knobs.MemoryMax] = c.Recorded.Carried[knobs.MemoryMax]
-		r.Send(c, r.settings(c, want))
+		set = r.settings(c, want)
+		r.carry(c, set)
+		if !r.Reconciler.Save() && set.Carried != (knobs.Values{}) {
+			r.Postpone() // after a crash, nobody would know that it is Sluice's
+			return
+		}
+		r.Send(c, set)
 		return
 	}
 }
@@ -253,11 +260,12 @@ func (r *Recorder) acknowledge(update *node.Update, err error) {
 		return
 	}
 	if err != nil {
+		r.carry(c, c.Recorded)
 		fail(c, update.Settings)
 		r.Counters.RecordUpdateFailures++
 		r.Log.WithField("container", c.Ref).WithError(err).Debug("Runtime did not take the record of a container")
 	} else {
-		r.recorded(c, update.Settings)
+		c.Recorded = update.Settings
 		c.FailedUpdate = node.FailedUpdate{}
 	}
 	r.cpusets.Repair(c, "the runtime, late")
