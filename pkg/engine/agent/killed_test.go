@@ -279,3 +279,28 @@ func TestStartAfterARecordUpdate(t *testing.T) {
 		}
 	})
 }
+
+// TestLeave: before its end the plugin waits for the update under way, for a bounded time, repairs what
+// the runtime has written, and sends no other.
+func TestLeave(t *testing.T) {
+	inUpdate(t, func(t *testing.T, h *knobNode, r *tardyRuntime, read func() string, _ string) {
+		wrote, began := read(), time.Now()
+		h.agent.Leave()
+		if took := time.Since(began); took != leaveTime {
+			t.Errorf("without an answer it waits %s, want %s", took, leaveTime)
+		}
+		left := make(chan struct{})
+		go func() { h.agent.Leave(); close(left) }()
+		synctest.Wait()
+		r.updates <- struct{}{}
+		<-left
+		h.agent.Disconnected()
+		h.stop()
+		if got := read(); got != wrote {
+			t.Errorf("it leaves %s, want %s", got, wrote)
+		}
+		if len(r.sent) != 1 {
+			t.Errorf("updates were sent of %q", r.sent)
+		}
+	})
+}

@@ -3,8 +3,6 @@ package runtimerecord
 import (
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -374,59 +372,4 @@ func TestWhyOff(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The journal has what an update names before it is sent. A refused update leaves the record as it was.
-func TestJournalOfUpdates(t *testing.T) {
-	in(t, func(b *bed) {
-		c := b.pin("db", 2)
-		const recorded, wanted = knobs.Shares(100), knobs.Shares(200)
-		b.Journal.Record(c.Object(), knobs.Weight, knobs.Shares(2))
-		c.Recorded.Carried[knobs.Weight] = recorded
-		b.carry(c, c.Recorded)
-		expect := func(now, before knobs.Shares) {
-			t.Helper()
-			if e, _ := b.Journal.Entry(c.Path, knobs.Weight); e.Carried != knobs.Value(now) || e.CarriedBefore != knobs.Value(before) {
-				t.Errorf("the journal has %v, before %v", e.Carried, e.CarriedBefore)
-			}
-		}
-		c.Resources.Shares = uint64(wanted) // what takeBack makes of a weight that nobody asks for any more
-		b.Update()
-		expect(wanted, recorded)
-		b.answer(errors.New("no"))
-		expect(wanted, recorded) // it is sent again
-		b.answer(nil)
-		expect(wanted, recorded)
-	})
-}
-
-// No update is sent while the journal can't be written, unless it names nothing that is in the journal.
-func TestUnsavedUpdates(t *testing.T) {
-	in(t, func(b *bed) {
-		folder := filepath.Join(b.t.TempDir(), "run")
-		if err := os.Mkdir(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		book, err := journal.Open(filepath.Join(folder, "originals"), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		*b.Journal = *book
-		defer b.Journal.Close()
-		c := b.pin("db", 2)
-		b.Journal.Record(c.Object(), knobs.Weight, knobs.Shares(2))
-		c.Recorded.Carried[knobs.Weight] = knobs.Shares(100)
-		book.Close()
-		if err := os.Rename(folder, folder+".away"); err != nil {
-			t.Fatal(err)
-		}
-		b.Update()
-		b.expect()
-		if err := os.Rename(folder+".away", folder); err != nil {
-			t.Fatal(err)
-		}
-		b.after(b.Config.RecordUpdates.Delay)
-		b.expect("db 0-1")
-		b.answer(nil)
-	})
 }
