@@ -1,10 +1,13 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -78,16 +81,34 @@ func (f *fault) blind() time.Duration {
 	return 0
 }
 
+// brokenSeeds are seeds that once failed: the loads rise when a service of a higher pool has just died,
+// whose pool keeps its CPUs in 3705, and in 3719 doesn't; nothing is measured for three ticks in 3711; and
+// in 3928 the loads of two pools rise at once.
+func brokenSeeds() []uint64 { return []uint64{3705, 3711, 3719, 3928} }
+
 // TestServicesHaveWhatTheyRequest checks that during and after every fault a service has the CPU
 // that it wants, up to its request, except for one tick, and that all settings are right once the
-// fault is over.
+// fault is over. Each fault is injected SLUICE_SEEDS times in each mode of the pools, from the seed
+// SLUICE_SEED on.
 func TestServicesHaveWhatTheyRequest(t *testing.T) {
 	t.Parallel()
+	number := func(name, usual string) uint64 {
+		n, err := strconv.ParseUint(cmp.Or(os.Getenv(name), usual), 10, 32)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return n
+	}
+	first, seeds := number("SLUICE_SEED", "0"), number("SLUICE_SEEDS", "2")
 	for _, f := range faults() {
 		for _, mode := range []config.PoolMode{config.Exclusive, config.Overlap} {
 			t.Run(fmt.Sprintf("%s, %s", f.name, mode), func(t *testing.T) {
 				t.Parallel()
-				for seed := range uint64(2) {
+				all := brokenSeeds()
+				for i := range seeds {
+					all = append(all, first+i)
+				}
+				for _, seed := range all {
 					journal := filepath.Join(t.TempDir(), "originals")
 					synctest.Test(t, func(t *testing.T) {
 						r := newRig(t, &f, mode, seed)
@@ -118,6 +139,8 @@ type rig struct {
 	frozen time.Time // time at which the clock stands; zero while it runs
 	dying  bool
 	died   []*container
+	unseen time.Duration                // how long nothing has been measured
+	lacks  time.Duration                // until when a service that has died is missing
 	short  map[*container]time.Duration // how long each container has had too little
 }
 
@@ -223,8 +246,10 @@ func (r *rig) steer(now time.Duration, changed, active bool) {
 func (r *rig) lose(s *observe.Snapshot) {
 	if r.rng.IntN(5) == 0 {
 		*s = observe.Snapshot{Now: s.Now}
+		r.unseen += step
 		return
 	}
+	r.unseen = 0
 	if r.rng.IntN(3) == 0 {
 		s.Node.CPU, s.CPUs = observe.NodeCPU{}, nil
 	}
@@ -274,6 +299,9 @@ func (r *rig) bury(now time.Duration) {
 		r.node.mkdir(c.path)
 		r.kubelet.end(c.pod)
 		c.pod.next = now + time.Second
+		if c.pod.online() {
+			r.lacks = c.pod.next + step
+		}
 	}
 	r.died = nil
 }
@@ -306,13 +334,19 @@ func (r *rig) watch(now time.Duration) {
 
 // check fails the test if a service has less CPU than it may expect.
 func (r *rig) check(now time.Duration) {
-	allowed := step // one step passes before the load is measured
+	allowed := step + r.unseen // one step passes before the load is measured
 	if now >= r.begin && now <= r.begin+r.blind() {
 		allowed += r.blind()
 	}
+	enough := 0.97
+	if now <= r.lacks {
+		// The weight of its QoS class stays, and counts where the class's other pods run. In a pool with as
+		// many CPUs as its pods request, these get more than they request, and pods outside of the class less.
+		enough = 0.9
+	}
 	for _, c := range r.node.containers {
 		need := min(c.demand, float64(c.Requests.CPU))
-		if !c.pod.online() || c.got >= 0.97*need-0.005 {
+		if !c.pod.online() || c.got >= enough*need-0.005 {
 			delete(r.short, c)
 			continue
 		}

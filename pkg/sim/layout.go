@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -86,14 +87,12 @@ func (n *simNode) enter(g *group, parent int, containers map[string]*container) 
 // (kernel/sched/sched.h).
 const idleWeight = 3.0 / 1024 * 100
 
-// weight converts the group's shares to cpu.weight as runc 1.3 and later do
-// (opencontainers/cgroups, ConvertCPUSharesToCgroupV2Value).
+// weight is the group's cpu.weight in the kernel, by the conversion of the runtimes of today.
 func (g *group) weight() float64 {
 	if g.value(knobs.Idle) == knobs.Number(1) {
 		return idleWeight
 	}
-	l := math.Log2(float64(g.value(knobs.Weight).(knobs.Shares)))
-	return max(1, math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
+	return float64(cgroupfs.RuncWeightOf(g.value(knobs.Weight).(knobs.Shares)))
 }
 
 // divideCPUs finds the parts of the machine that containers share and the cells of each part.

@@ -31,8 +31,9 @@ managers write now.
 
 Stopping the plugin restores nothing, so that a restart moves no container. Use
 restore to remove Sluice: stop the plugin first, or let --wait wait until it has
-exited. --stay keeps the command running when it is done, for a DaemonSet, whose
-containers must not exit.`,
+exited. If the plugin was killed while the runtime was updating a container for
+it, restore first waits up to 10 seconds for that. --stay keeps the command
+running when it is done, for a DaemonSet, whose containers must not exit.`,
 		Example: `  # what would be restored
   sluice restore --dry-run
   sluice restore --dry-run -o json | jq '.changes[].setting'

@@ -309,13 +309,18 @@ func (p *Pools) below(i int) bool {
 // those above it in ascending priority. Each keeps its load in the band, with two exceptions:
 // the last pool keeps only its minimum if pool i is nearly full, and all pools do if pool i
 // stays over its band. A pool whose load is unknown keeps everything, unless it is the last. To
-// fill a floor, for a forecast, or if there are no measurements, only the last pool gives.
+// fill a floor, for a forecast, or if there are no measurements, only the last pool gives. Once pool i
+// is within its band, the last pool keeps what the pools between them are about to need (claimed).
 func (p *Pools) takeCPUs(i, want int, why cause) {
 	s, last := &p.state[i], len(p.state)-1
 	forced := why == causeLoad && s.forces
 	keep := p.keeps(last)
 	if forced || why != causeLoad || s.presses || p.urgent(i) {
 		keep = p.state[last].minimum
+	}
+	if why == causeLoad {
+		p.move(last, i, keep, min(want, max(s.owed, p.inBand(i))), why)
+		keep += p.claimed(i)
 	}
 	p.move(last, i, keep, want, why)
 	if why != causeLoad {
@@ -329,6 +334,17 @@ func (p *Pools) takeCPUs(i, want int, why cause) {
 			p.move(j, i, p.least(j), want, why)
 		}
 	}
+}
+
+// claimed is the number of CPUs that the pools below pool i get by guess in the same step: those that
+// are full, up to what their containers request, where all requests fit.
+func (p *Pools) claimed(i int) (sum int) {
+	for j := i + 1; j < len(p.state)-1 && p.promised <= p.total; j++ {
+		if s := &p.state[j]; p.overloaded(j) && p.full(j) {
+			sum += max(0, s.owed-s.size)
+		}
+	}
+	return sum
 }
 
 // move gives pool i the CPUs of pool j that it wants, down to what pool j keeps.

@@ -3,13 +3,17 @@ package agent
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/restore"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
@@ -172,4 +176,131 @@ func TestRefusedOnceIsTriedAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// tardyRuntime is a runtime that writes an update to the kernel only when the test says so, and converts
+// shares as runc 1.3 and later does.
+type tardyRuntime struct {
+	h       *knobNode
+	sent    []string
+	updates chan struct{} // receives one value for each update to make
+}
+
+func (r *tardyRuntime) Update(u node.Update) error {
+	r.sent = append(r.sent, u.ContainerID)
+	<-r.updates
+	s := r.h.specs[u.ContainerID]
+	s.adjust(u.Settings)
+	r.h.runc(s)
+	for _, dir := range r.h.levels(s) {
+		if r.h.V2 {
+			r.h.put(dir, "cpu.weight", strconv.FormatInt(cgroupfs.RuncWeightOf(knobs.Shares(s.Resources.Shares)), 10))
+		}
+	}
+	return nil
+}
+
+// inUpdate brings a node to the point at which the runtime is to update its record of job/c, a container
+// of batch work that is older than the plugin. That record lacks the grant and the CPUs. It calls test with
+// what the kernel had before the plugin, and the files to compare.
+func inUpdate(t *testing.T, test func(t *testing.T, h *knobNode, r *tardyRuntime, read func() string, before string)) {
+	t.Helper()
+	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
+		h.stop()
+		h.NoWayBack = false
+		h.make(h.record(granted("job/c")))
+		dir := h.specs["job/c"].CgroupsPath
+		read := func() string {
+			return h.get(dir, "cpu.weight", "cpu.shares") + " " + h.get(dir, "cpu.max", "cpu.cfs_quota_us")
+		}
+		before := read()
+		h.launch("")
+		h.run(pinned("db/c")) // job/c has to leave its CPUs
+		r := &tardyRuntime{h: h, updates: make(chan struct{})}
+		h.loop(func() { h.agent.Config.RecordUpdates.Enabled = true })
+		h.agent.Connected(r, status.Runtime{}, "")
+		h.synchronize()
+		h.sleep(h.agent.Config.RecordUpdates.Delay)
+		if len(r.sent) != 1 || r.sent[0] != "job/c" {
+			t.Fatalf("updates were sent of %q", r.sent)
+		}
+		test(t, h, r, read, before)
+	})
+}
+
+// TestKilledInARecordUpdate: what the runtime writes for a plugin that was killed meanwhile counts as
+// Sluice's, although it differs from what the plugin wrote: runc converts shares to another weight, and
+// the loop's quota is not in the record.
+func TestKilledInARecordUpdate(t *testing.T) {
+	inUpdate(t, func(t *testing.T, h *knobNode, r *tardyRuntime, read func() string, before string) {
+		dir := h.specs["job/c"].CgroupsPath
+		h.loop(func() {
+			for _, milliseconds := range []time.Duration{60, 50} { // the journal has the last two
+				e, _ := h.agent.Journal.Entry(dir, knobs.Quota)
+				less := knobs.CPUQuota{Quota: milliseconds * time.Millisecond, Period: 100 * time.Millisecond}
+				h.agent.Journal.RecordWrite(dir, knobs.Quota, less)
+				h.agent.Reconciler.Write([]knobs.Change{{Object: e.Object, Knob: knobs.Quota, From: e.Wrote, To: less}})
+			}
+		})
+		wrote := read()
+		h.crash(t, h.o.Originals)
+		r.updates <- struct{}{}
+		synctest.Wait()
+		if read() == wrote {
+			t.Fatalf("the runtime has changed nothing of %s", wrote)
+		}
+		h.giveBackNow()
+		if got := read(); got != before {
+			t.Errorf("restored to %s, want %s", got, before)
+		}
+	})
+}
+
+// TestStartAfterARecordUpdate: a plugin that starts after one which was killed in a record update takes
+// nothing in the record, nor in the kernel, for the kubelet's.
+func TestStartAfterARecordUpdate(t *testing.T) {
+	inUpdate(t, func(t *testing.T, h *knobNode, r *tardyRuntime, read func() string, before string) {
+		wrote := read()
+		h.crash(t, h.o.Originals)
+		r.updates <- struct{}{}
+		synctest.Wait()
+		h.launch("")
+		synctest.Wait()
+		if got := read(); got != wrote {
+			t.Errorf("after a start the container has %s, want %s", got, wrote)
+		}
+		if s, err := h.agent.Status(); err != nil || s.Counters.Drift > 0 {
+			t.Errorf("%d repairs of what somebody else is said to have written, %v", s.Counters.Drift, err)
+		}
+		h.stop()
+		h.giveBackNow()
+		if got := read(); got != before {
+			t.Errorf("restored to %s, want %s", got, before)
+		}
+	})
+}
+
+// TestLeave: before its end the plugin waits for the update under way, for a bounded time, repairs what
+// the runtime has written, and sends no other.
+func TestLeave(t *testing.T) {
+	inUpdate(t, func(t *testing.T, h *knobNode, r *tardyRuntime, read func() string, _ string) {
+		wrote, began := read(), time.Now()
+		h.agent.Leave()
+		if took := time.Since(began); took != leaveTime {
+			t.Errorf("without an answer it waits %s, want %s", took, leaveTime)
+		}
+		left := make(chan struct{})
+		go func() { h.agent.Leave(); close(left) }()
+		synctest.Wait()
+		r.updates <- struct{}{}
+		<-left
+		h.agent.Disconnected()
+		h.stop()
+		if got := read(); got != wrote {
+			t.Errorf("it leaves %s, want %s", got, wrote)
+		}
+		if len(r.sent) != 1 {
+			t.Errorf("updates were sent of %q", r.sent)
+		}
+	})
 }

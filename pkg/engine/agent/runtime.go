@@ -26,6 +26,29 @@ func (a *Agent) Disconnected() {
 	})
 }
 
+// leaveTime is how long Leave waits. Together with shutdownTimeout it is less than the time after
+// which a service manager kills the process.
+const leaveTime = 3 * time.Second
+
+// Leave prepares for the end of the connection: the agent sends no further update of the runtime's
+// record, and the runtime has made the one under way. It would write to the kernel after this
+// process's end, what was restored by then included. Leave waits up to leaveTime for that.
+func (a *Agent) Leave() {
+	var answered <-chan struct{}
+	a.events.Do("leaving", func() error { //nolint:errcheck // if the agent has ended, nothing is under way
+		answered = a.record.Leave()
+		return nil
+	})
+	if answered == nil {
+		return
+	}
+	select {
+	case <-answered:
+	case <-time.After(leaveTime):
+		a.Log.Warn("Ending while the runtime is still updating its record of a container: the journal has what it writes")
+	}
+}
+
 // noteChange counts a change of the containers on this node. The runtime's record is updated
 // when no further change has come for a while.
 func (a *Agent) noteChange() {

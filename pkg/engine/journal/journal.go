@@ -29,9 +29,11 @@ type Entry struct {
 	Value  knobs.Value
 	Wrote  knobs.Value // what Sluice wrote last; nil if it has recorded no write
 	Before knobs.Value // what it wrote before that: the kernel still has it if Sluice died in between; nil for nothing
-	// Carried is what the runtime's record has in place of the original, because Sluice answered a
-	// request with it; nil for nothing.
+	// Carried is what Sluice told the runtime last to record in place of the original; nil for nothing.
 	Carried knobs.Value
+	// CarriedBefore is what it told before that: the record still has it if the runtime has not made, or
+	// has refused, the last update; nil for nothing.
+	CarriedBefore knobs.Value
 }
 
 // Journal is a journal in memory, with its file. It is for use by one goroutine.
@@ -51,17 +53,18 @@ type Journal struct {
 
 // line is one line of the file.
 type line struct {
-	Boot    string          `json:"boot,omitempty"`
-	Path    string          `json:"path,omitempty"`
-	Name    string          `json:"name,omitempty"`
-	Level   knobs.Level     `json:"level,omitempty"`
-	Knob    string          `json:"knob,omitempty"`
-	Value   *string         `json:"value,omitempty"`
-	Wrote   *string         `json:"wrote,omitempty"` // a line without this and without a value drops the entry
-	Before  *string         `json:"before,omitempty"`
-	Carried *string         `json:"carried,omitempty"`
-	Other   string          `json:"other,omitempty"`
-	State   json.RawMessage `json:"state,omitempty"`
+	Boot          string          `json:"boot,omitempty"`
+	Path          string          `json:"path,omitempty"`
+	Name          string          `json:"name,omitempty"`
+	Level         knobs.Level     `json:"level,omitempty"`
+	Knob          string          `json:"knob,omitempty"`
+	Value         *string         `json:"value,omitempty"`
+	Wrote         *string         `json:"wrote,omitempty"` // a line without this and without a value drops the entry
+	Before        *string         `json:"before,omitempty"`
+	Carried       *string         `json:"carried,omitempty"`
+	CarriedBefore *string         `json:"carriedBefore,omitempty"`
+	Other         string          `json:"other,omitempty"`
+	State         json.RawMessage `json:"state,omitempty"`
 }
 
 // Open reads the journal of this boot; with the name "" the journal has no file. A line that
@@ -180,7 +183,7 @@ func (b *Journal) read(text []byte, header bool) error {
 	if l.Wrote != nil {
 		e.Before = e.Wrote
 	}
-	for text, into := range map[*string]*knobs.Value{l.Value: &e.Value, l.Wrote: &e.Wrote, l.Before: &e.Before, l.Carried: &e.Carried} {
+	for text, into := range map[*string]*knobs.Value{l.Value: &e.Value, l.Wrote: &e.Wrote, l.Before: &e.Before, l.Carried: &e.Carried, l.CarriedBefore: &e.CarriedBefore} {
 		if text == nil {
 			continue
 		}
@@ -267,7 +270,7 @@ func (b *Journal) Record(o knobs.Object, knob knobs.Knob, value knobs.Value) {
 	if ok && now.Value == value {
 		return
 	}
-	e := Entry{Object: o, Knob: knob, Value: value, Carried: now.Carried}
+	e := Entry{Object: o, Knob: knob, Value: value, Carried: now.Carried, CarriedBefore: now.CarriedBefore}
 	b.add(e)
 	b.write(e.line())
 }
@@ -284,13 +287,14 @@ func (b *Journal) RecordWrite(path string, knob knobs.Knob, value knobs.Value) {
 	b.write(line{Path: path, Knob: knob.String(), Wrote: &text})
 }
 
-// RecordCarried records the value that the runtime's record has of a knob whose original is recorded.
+// RecordCarried records the value that Sluice is about to tell the runtime to record for a knob whose
+// original is recorded.
 func (b *Journal) RecordCarried(path string, knob knobs.Knob, value knobs.Value) {
 	e, ok := b.values[path][knob]
 	if !ok || e.Carried == value {
 		return
 	}
-	e.Carried = value
+	e.CarriedBefore, e.Carried = e.Carried, value
 	b.add(e)
 	b.write(e.line())
 }
@@ -298,7 +302,8 @@ func (b *Journal) RecordCarried(path string, knob knobs.Knob, value knobs.Value)
 func (e Entry) line() line {
 	text := knobs.FormatValue(e.Value)
 	l := line{Path: e.Object.Path, Name: e.Object.Name, Level: e.Object.Level, Knob: e.Knob.String(), Value: &text}
-	l.Wrote, l.Before, l.Carried = textOf(e.Wrote), textOf(e.Before), textOf(e.Carried)
+	l.Wrote, l.Before = textOf(e.Wrote), textOf(e.Before)
+	l.Carried, l.CarriedBefore = textOf(e.Carried), textOf(e.CarriedBefore)
 	return l
 }
 

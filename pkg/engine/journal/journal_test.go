@@ -34,6 +34,7 @@ func TestOutlivesTheProcess(t *testing.T) {
 	b.Record(object("/a"), knobs.Burst, knobs.CPUBurst(5000))
 	b.RecordWrite("/a", knobs.Burst, knobs.CPUBurst(7000))
 	b.RecordWrite("/a", knobs.Burst, knobs.CPUBurst(9000))
+	b.RecordCarried("/a", knobs.Burst, knobs.CPUBurst(6000))
 	b.RecordCarried("/a", knobs.Burst, knobs.CPUBurst(8000))
 	b.Record(object("/a"), knobs.Idle, knobs.Number(0))
 	b.Record(object("/b"), knobs.Idle, knobs.Number(0))
@@ -47,8 +48,8 @@ func TestOutlivesTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Entry{
-		{object("/a"), knobs.Burst, knobs.CPUBurst(5000), knobs.CPUBurst(9000), knobs.CPUBurst(7000), knobs.CPUBurst(8000)},
-		{object("/c"), knobs.Idle, knobs.Number(0), nil, nil, nil},
+		{object("/a"), knobs.Burst, knobs.CPUBurst(5000), knobs.CPUBurst(9000), knobs.CPUBurst(7000), knobs.CPUBurst(8000), knobs.CPUBurst(6000)},
+		{object("/c"), knobs.Idle, knobs.Number(0), nil, nil, nil, nil},
 	}
 	for range 2 { // the second round opens what the first one has rewritten
 		again := open(t, file, "boot")

@@ -26,7 +26,8 @@ func AfterFailsafe(kernel Kernel, j *journal.Journal, plan []knobs.Change) {
 }
 
 // AfterCrash records in the journal what the kernel has where Sluice ended between the journal's
-// record of a write and its end. Otherwise that value would count as another program's.
+// record of a write and its end, or while the runtime was updating its record. Otherwise that value
+// would count as another program's.
 func AfterCrash(kernel Kernel, j *journal.Journal) {
 	for _, e := range j.All() {
 		if e.Wrote == nil {
@@ -36,10 +37,34 @@ func AfterCrash(kernel Kernel, j *journal.Journal) {
 		if err != nil || kernel.Same(e.Knob, e.Wrote, have) {
 			continue
 		}
-		if kernel.Same(e.Knob, e.Value, have) || interrupted(kernel, &e, have) {
+		if kernel.Same(e.Knob, e.Value, have) || unfinished(kernel, &e, have) {
 			j.RecordWrite(e.Object.Path, e.Knob, have)
 		}
 	}
+}
+
+// unfinished reports whether the kernel has a value that Sluice's own end, or the runtime for Sluice,
+// has left in place of the one that Sluice wrote last.
+func unfinished(kernel Kernel, e *journal.Entry, have knobs.Value) bool {
+	return interrupted(kernel, e, have) || byRuntime(kernel, e, have)
+}
+
+// byRuntime reports whether the kernel has what the runtime's record has of Sluice's. The runtime
+// writes all of its record with each update of a container, by Sluice or by the kubelet, and runc 1.3
+// and later converts shares to other weights than Sluice does.
+func byRuntime(kernel Kernel, e *journal.Entry, have knobs.Value) bool {
+	for _, v := range []knobs.Value{e.Carried, e.CarriedBefore} {
+		if v == nil {
+			continue
+		}
+		if kernel.Same(e.Knob, v, have) {
+			return true
+		}
+		if shares, ok := v.(knobs.Shares); ok && kernel.Same(e.Knob, cgroupfs.SharesOf(cgroupfs.RuncWeightOf(shares)), have) {
+			return true
+		}
+	}
+	return false
 }
 
 // interrupted reports whether the kernel has the value that Sluice wrote before its last one, or a
@@ -148,7 +173,7 @@ func giveBack(kernel Kernel, j *journal.Journal, o knobs.Object, k knobs.Knob) (
 		}
 		return []knobs.Change{change}, false, nil
 	}
-	if !same && e.Wrote != nil && (kernel.Same(k, e.Wrote, have) || interrupted(kernel, &e, have)) {
+	if !same && e.Wrote != nil && (kernel.Same(k, e.Wrote, have) || unfinished(kernel, &e, have)) {
 		changes, have = []knobs.Change{change}, e.Value
 	} else {
 		newer = !same && e.Wrote != nil

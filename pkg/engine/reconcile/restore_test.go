@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
@@ -87,4 +88,28 @@ func TestRestoreAfterACrash(t *testing.T) {
 		t.Errorf("newer %v, %v", result.Newer, err)
 	}
 	r.expect(t, knobs.Burst, knobs.Number(0))
+}
+
+// What the runtime has written for Sluice counts as Sluice's too: what its record has, what an update
+// names that it may not have made, and runc's conversion of both.
+func TestWrittenByTheRuntime(t *testing.T) {
+	t.Parallel()
+	const original, before, now, wrote = knobs.Shares(2), knobs.Shares(512), knobs.Shares(1024), knobs.Shares(700)
+	runc := func(s knobs.Shares) knobs.Shares { return cgroupfs.SharesOf(cgroupfs.RuncWeightOf(s)) }
+	for shown, ours := range map[knobs.Shares]bool{before: true, now: true, runc(before): true, runc(now): true, 300: false, runc(wrote): false} {
+		c := knobs.Object{Path: "/pod/c", Name: "ns/pod/c", Level: knobs.ContainerLevel}
+		j, err := journal.Open("", "boot")
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.Record(c, knobs.Weight, original)
+		j.RecordCarried(c.Path, knobs.Weight, before)
+		j.RecordCarried(c.Path, knobs.Weight, now)
+		j.RecordWrite(c.Path, knobs.Weight, wrote)
+		kernel := &memory{values: map[Key]knobs.Value{{c.Path, knobs.Weight}: shown}}
+		r, err := Restore(kernel, j, func(*journal.Entry) bool { return false }, false)
+		if has := kernel.values[Key{c.Path, knobs.Weight}]; err != nil || (has == knobs.Value(original)) != ours || (len(r.Newer) == 0) != ours {
+			t.Errorf("the kernel had %s: restored to %v, newer %v, %v", shown, has, r.Newer, err)
+		}
+	}
 }

@@ -16,6 +16,9 @@
 //     (Awaited).
 //   - Whatever the answer is, the container's cgroup is compared with what Sluice wants, and
 //     repaired.
+//   - Before the plugin's end no update is sent, and the answer to the last one is awaited (Leave).
+//   - What an update names is in the journal before it is sent. After a crash it counts as Sluice's, and
+//     what is restored waits for an unanswered update (Settle).
 //   - The runtime writes not just what the update names but all that it records of a container's
 //     CPU. So an update also takes back what the record holds of Sluice's and nobody asks for any
 //     more, and none is sent where that isn't possible.
@@ -49,6 +52,7 @@ type Recorder struct {
 	connection
 	answered chan struct{} // closed when the runtime has answered the pending update; nil if there is none
 	timer    *time.Timer   // fires when the Recorder next compares the record
+	leaving  bool          // no further update is sent
 
 	quietAt  time.Time // when nothing will have changed for recordUpdates.delay
 	steadyAt time.Time // when the pools' sizes will have been the same for steadyPools
@@ -125,6 +129,7 @@ func (r *Recorder) whyOff() string {
 func (r *Recorder) Synchronize() (undo func()) {
 	before := r.connection
 	r.connection = connection{listed: true}
+	r.noteAnswered() // the runtime processes one request after the other
 	return func() { r.connection = before }
 }
 
@@ -167,6 +172,16 @@ func (r *Recorder) Awaited(pin string) <-chan struct{} {
 	return nil
 }
 
+// Leave ends the sending of updates before the plugin's end. It returns a channel that is closed when
+// the runtime has answered the pending update and what it wrote is repaired; nil if there is none.
+func (r *Recorder) Leave() <-chan struct{} {
+	r.leaving = true
+	if r.pending == nil {
+		return nil
+	}
+	return r.answered
+}
+
 // Updating reports whether the runtime may be updating the container with that cgroup for
 // Sluice now.
 func (r *Recorder) Updating(path string) bool {
@@ -181,7 +196,7 @@ func (r *Recorder) Updating(path string) bool {
 // for recordUpdates.delay. The answer triggers the next update.
 func (r *Recorder) Update() {
 	now := r.Now()
-	if r.runtime == nil || !r.listed || r.pending != nil || r.whyOff() != "" || !r.Authority().Writes || now.Before(r.quietAt) {
+	if r.runtime == nil || !r.listed || r.leaving || r.pending != nil || r.whyOff() != "" || !r.Authority().Writes || now.Before(r.quietAt) {
 		return
 	}
 	for _, c := range r.Order {
@@ -207,7 +222,14 @@ func (r *Recorder) Update() {
 		r.Prepare(c) //nolint:errcheck // an error would be about a requirement, and the container runs already
 		r.takeBack(c)
 		c.Carried[knobs.MemoryMax] = c.Recorded.Carried[knobs.MemoryMax]
-		r.Send(c, r.settings(c, want))
+		set = r.settings(c, want)
+		r.carry(c, set)
+		r.noteSent()
+		if !r.Reconciler.Save() && set.Carried != (knobs.Values{}) {
+			r.Postpone() // after a crash, nobody would know that it is Sluice's
+			return
+		}
+		r.Send(c, set)
 		return
 	}
 }
@@ -244,6 +266,7 @@ func (r *Recorder) acknowledge(update *node.Update, err error) {
 		return // the answer belongs to an earlier connection
 	}
 	r.pending = nil
+	r.noteAnswered()
 	if r.answered != nil {
 		close(r.answered)
 		r.answered = nil
@@ -253,11 +276,12 @@ func (r *Recorder) acknowledge(update *node.Update, err error) {
 		return
 	}
 	if err != nil {
+		r.carry(c, c.Recorded)
 		fail(c, update.Settings)
 		r.Counters.RecordUpdateFailures++
 		r.Log.WithField("container", c.Ref).WithError(err).Debug("Runtime did not take the record of a container")
 	} else {
-		r.recorded(c, update.Settings)
+		c.Recorded = update.Settings
 		c.FailedUpdate = node.FailedUpdate{}
 	}
 	r.cpusets.Repair(c, "the runtime, late")

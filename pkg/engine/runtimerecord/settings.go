@@ -37,7 +37,7 @@ func (r *Recorder) recallOriginals(c *node.Container) {
 		e, kept := r.Journal.Entry(c.Path, k)
 		switch {
 		case !kept || e.Wrote == nil:
-		case now == e.Carried, now == e.Wrote && k != knobs.Quota: // a quota that Sluice writes is not in the record
+		case now == e.Carried, now == e.CarriedBefore, now == e.Wrote && k != knobs.Quota: // a quota that Sluice writes is not in the record
 			set(e.Value)
 		case !r.Kernel.Same(k, now, e.Value):
 			r.Journal.Record(e.Object, k, now)
@@ -158,14 +158,15 @@ func (r *Recorder) Withhold(c *node.Container, set *node.Settings) {
 func (r *Recorder) Reply(c *node.Container, as placement.Assignment) node.Settings {
 	set := r.settings(c, as)
 	if (set != node.Settings{}) {
-		r.recorded(c, set)
+		r.carry(c, set)
+		c.Recorded = set
 	}
 	return set
 }
 
-// recorded notes what the runtime's record has of a container.
-func (r *Recorder) recorded(c *node.Container, set node.Settings) {
-	c.Recorded = set
+// carry notes in the journal what the runtime is about to be told: if this process ends before the
+// answer, the runtime writes it to the kernel all the same.
+func (r *Recorder) carry(c *node.Container, set node.Settings) {
 	for k, value := range set.Carried {
 		if value != nil {
 			r.Journal.RecordCarried(c.Path, knobs.Knob(k), value)

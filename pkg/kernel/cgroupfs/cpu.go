@@ -1,6 +1,7 @@
 package cgroupfs
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -102,6 +103,13 @@ func clamp(shares knobs.Shares) knobs.Shares {
 // formula of KEP-2254, which the kubelet and runc before 1.3 use.
 func WeightOf(shares knobs.Shares) int64 {
 	return 1 + int64((clamp(shares)-knobs.MinShares)*(maxWeight-1)/(knobs.MaxShares-knobs.MinShares))
+}
+
+// RuncWeightOf converts v1's shares to v2's cpu.weight as runc 1.3 and later do
+// (ConvertCPUSharesToCgroupV2Value of opencontainers/cgroups).
+func RuncWeightOf(shares knobs.Shares) int64 {
+	l := math.Log2(float64(clamp(shares)))
+	return min(int64(math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34))), maxWeight)
 }
 
 // SharesOf returns the smallest number of shares that converts to this cpu.weight. The weight

@@ -66,6 +66,16 @@ func (s *session) end() {
 	}
 }
 
+// leave lets the agent end what it does through the runtime, while the connection still exists.
+func (s *session) leave() {
+	s.configuring.Lock()
+	a := s.agent
+	s.configuring.Unlock()
+	if a != nil {
+		a.Leave()
+	}
+}
+
 // New creates the plugin of an agent, which is nil if Configure is to create it.
 func New(a *agent.Agent, o Options) *Plugin { return &Plugin{Options: o, agent: a} }
 
@@ -126,7 +136,8 @@ func (p *Plugin) serve(ctx context.Context) error {
 	// Start never returns, and holds the stub's lock, if the runtime ends the connection
 	// between registration and configuration (nri v0.12.5, stub.go).
 	started := make(chan error, 1)
-	go func() { started <- s.Start(ctx) }()
+	// The runtime's requests have this context, and are answered until the connection ends.
+	go func() { started <- s.Start(context.WithoutCancel(ctx)) }()
 	select {
 	case err := <-started:
 		if err != nil {
@@ -142,6 +153,7 @@ func (p *Plugin) serve(ctx context.Context) error {
 	case <-conn.gone:
 		return errGone
 	case <-ctx.Done():
+		session.leave()
 		return nil
 	}
 }

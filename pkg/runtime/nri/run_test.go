@@ -21,6 +21,10 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
@@ -256,5 +260,89 @@ func TestPreInstalled(t *testing.T) {
 	t.Setenv(api.PluginSocketEnvVar, "three")
 	if _, err := p.dial(context.Background()); err == nil || !strings.Contains(err.Error(), "three") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// held is a runtime that makes updates when the test says so.
+type held struct{ begun, finish chan struct{} }
+
+func (h held) Update(node.Update) error {
+	h.begun <- struct{}{}
+	<-h.finish
+	return nil
+}
+
+// TestStopInAnUpdate checks that a plugin which is stopped while the runtime updates its record of a
+// container ends after the runtime's answer, and answers requests until then.
+func TestStopInAnUpdate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := listen(t, dir)
+	kernel := fakekernel.New(fakekernel.MainlineV2())
+	driver, err := kernel.Driver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer driver.Close()
+	m, err := synth.Machine("8 cores")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	cfg := config.Default()
+	cfg.RecordUpdates.Delay = 0
+	a := agent.New(agent.Options{Config: cfg, Machine: m, Host: fstest.MapFS{"proc": &fstest.MapFile{Mode: fs.ModeDir}}, Kernel: driver, Log: log})
+	ctx, stop := context.WithCancel(t.Context())
+	loop, stopLoop := context.WithCancel(t.Context())
+	done, result := make(chan struct{}), make(chan error, 1)
+	go func() { a.Run(loop); close(done) }()
+	defer func() { stopLoop(); <-done }()
+	go func() {
+		result <- New(a, Options{Socket: filepath.Join(dir, "runtime.sock"), Index: "50", Name: "sluice", Log: log}).Run(ctx)
+	}()
+	create := func(id string) (cpus string) {
+		request := pin()
+		request.Container.Id = id
+		reply, err := r.CreateContainer(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply.GetAdjust().GetLinux().GetResources().GetCpu().GetCpus()
+	}
+	wait(t, "an adjustment", func() bool { return create("early") != "" })
+	updates := held{make(chan struct{}, 10), make(chan struct{})}
+	a.Connected(updates, status.Runtime{}, "") // a test's build has no versions, so that NRI's counts as too old for updates
+	var pods []*workload.Pod
+	var containers []workload.Container
+	for id, class := range map[string]string{"web": "LS", "db": "LSR"} { // the plugin finds both: web has to leave the CPUs of db
+		pods = append(pods, &workload.Pod{ID: id, UID: id, Namespace: "ns", Name: id, CgroupParent: "/kubepods/pod-" + id, Annotations: map[string]string{"class.sluice.dev": class}})
+		containers = append(containers, workload.Container{
+			ID: id, PodID: id, Name: "c", CgroupsPath: "/kubepods/pod-" + id + "/c", State: workload.Running,
+			Resources: workload.Resources{Shares: 1024, Quota: 100000, Period: 100000},
+		})
+		kernel.Mkdir(containers[len(containers)-1].CgroupsPath)
+	}
+	if _, err := a.Synchronize(t.Context(), pods, containers); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-updates.begun:
+	case <-time.After(patience):
+		t.Fatal("the runtime's record is not updated")
+	}
+	stop()
+	if create("late") == "" {
+		t.Error("a container gets nothing while the plugin waits for the runtime")
+	}
+	select {
+	case err := <-result:
+		t.Errorf("it does not wait for the runtime: %v", err)
+		result <- err
+	default:
+	}
+	close(updates.finish)
+	if err := <-result; err != nil {
+		t.Error(err)
 	}
 }

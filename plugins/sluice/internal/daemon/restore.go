@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/notices"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/engine/restore"
+	"github.com/sluice-dev/sluice/pkg/engine/runtimerecord"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
 	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
@@ -33,7 +34,7 @@ func Restore(ctx context.Context, at statedir.Dirs, hostRoot string, dry bool, w
 		}
 		defer unlock()
 	}
-	r, err := giveBack(at, hostRoot, dry)
+	r, err := giveBack(ctx, at, hostRoot, dry)
 	if err != nil {
 		err = fmt.Errorf("not all could be given back: %w; it stays on record: run it again", err)
 	}
@@ -48,7 +49,7 @@ func Restore(ctx context.Context, at statedir.Dirs, hostRoot string, dry bool, w
 	return report, err
 }
 
-func giveBack(at statedir.Dirs, hostRoot string, dry bool) (r restore.Result, err error) {
+func giveBack(ctx context.Context, at statedir.Dirs, hostRoot string, dry bool) (r restore.Result, err error) {
 	node := os.DirFS(hostRoot)
 	plan := at.FailsafePlan(procfs.BootID(node))
 	if !dry {
@@ -63,6 +64,11 @@ func giveBack(at statedir.Dirs, hostRoot string, dry bool) (r restore.Result, er
 		}
 		err = errors.Join(bad, err)
 	}()
+	if !dry {
+		if err := runtimerecord.Settle(ctx, j); err != nil {
+			return r, fmt.Errorf("waiting for the runtime to make the last update of the plugin that was killed: %w", err)
+		}
+	}
 	machine, err := sysfs.Read(node)
 	if err != nil {
 		return r, fmt.Errorf("reading the machine below %s: %w", hostRoot, err)
