@@ -45,7 +45,7 @@ func (c *Culprit) suspect(v *View, disturbed []Disturbance, passed time.Duration
 		return
 	}
 	s.time += passed
-	if r := &d.Latest[part]; c.fresh(v, r) {
+	if r := &d.Latest[part]; fresh(v, r, c.interval) {
 		s.calm = r.value - r.above
 		s.seen.add(r, s.calm)
 	}
@@ -95,7 +95,7 @@ func (c *Culprit) worst(v *View, disturbed []Disturbance) (most *Disturbance, pa
 			continue
 		}
 		for k := range strains {
-			if !c.suffers(v, d, k) {
+			if !suffers(v, d, k, c.interval) {
 				continue
 			}
 			if v.Pods[d.Pod].UID == c.victim && k == c.part {
@@ -153,9 +153,9 @@ func (c *Culprit) noTrace(v *View, d *Disturbance) string {
 
 // suffers reports whether others may make an LS pod wait. Throttling by its own limit is not
 // the work of others, and neither is the waiting for CPUs that comes with it.
-func (c *Culprit) suffers(v *View, d *Disturbance, part int) bool {
+func suffers(v *View, d *Disturbance, part int, interval time.Duration) bool {
 	r := &d.Latest[part]
 	_, kind := strainName(part)
 	throttled := kind == ofCPU && d.throttled()
-	return part != throttling && !throttled && r.above >= d.tells(part) && knownSlowly(v.Now, r.at, c.interval)
+	return part != throttling && !throttled && r.above >= d.tells(part) && knownSlowly(v.Now, r.at, interval)
 }
