@@ -31,11 +31,10 @@ func (l *Ledger) Separate(pods []string) {
 		}
 		next = append(next, s)
 	}
-	freed := slices.ContainsFunc(l.separations, func(s Separation) bool { return !s.CPUs.IsEmpty() && !slices.Contains(pods, s.Pod) })
-	if l.separations, l.last = next, (entry{}); freed {
-		l.version++
-	}
+	l.separations, l.last = next, entry{}
+	l.version++
 	l.separate()
+	l.followPools()
 }
 
 // Separations lists the pods of Separate with the CPUs that they have; it must not be changed.
