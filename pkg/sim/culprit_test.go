@@ -152,6 +152,12 @@ func TestNoisyService(t *testing.T) {
 	text := strings.Replace(scenarioText(t, "greedy-service"), "allow.sluice.dev: demote", "allow.sluice.dev: none", 1)
 	const config = "\nconfig:\n  control: {"
 	separate := strings.Replace(text, config, config+"noisy: {mode: on}, ", 1)
+	job := text[strings.Index(text, "- name: job"):strings.Index(text, "- name: index")]
+	alone := runCulprit(t, Suppression, strings.Replace(separate, job, "", 1), "sim/index", control.Off, 95)
+	t.Logf("without batch work: separated after %v, confirmed after %v; the four other services late %.2f %%, %.2f %% after the confirmation", alone.squeezed, alone.confirmed, 100*alone.late, 100*alone.lateAfter)
+	if alone.confirmed <= 0 || alone.confirmed > 60*time.Second || alone.lateAfter > 0.001 {
+		t.Errorf("without batch work: confirmed after %v, late for %.3f of the time then", alone.confirmed, alone.lateAfter)
+	}
 	for pools, policy := range map[string]Policy{"shared": Suppression, "exclusive": Pools} {
 		without, with := runCulprit(t, policy, text, "sim/index", control.Off, 95), runCulprit(t, policy, separate, "sim/index", control.Off, 95)
 		for name, r := range map[string]*culpritRun{"advice": without, "separated": with} {

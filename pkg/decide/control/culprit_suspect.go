@@ -95,7 +95,7 @@ func (c *Culprit) worst(v *View, disturbed []Disturbance) (most *Disturbance, pa
 			continue
 		}
 		for k := range strains {
-			if !suffers(v, d, k, c.interval) {
+			if !c.suffers(v, d, k) {
 				continue
 			}
 			if v.Pods[d.Pod].UID == c.victim && k == c.part {
@@ -153,9 +153,9 @@ func (c *Culprit) noTrace(v *View, d *Disturbance) string {
 
 // suffers reports whether others may make an LS pod wait. Throttling by its own limit is not
 // the work of others, and neither is the waiting for CPUs that comes with it.
-func suffers(v *View, d *Disturbance, part int, interval time.Duration) bool {
+func (c *Culprit) suffers(v *View, d *Disturbance, part int) bool {
 	r := &d.Latest[part]
 	_, kind := strainName(part)
 	throttled := kind == ofCPU && d.throttled()
-	return part != throttling && !throttled && r.above >= d.tells(part) && knownSlowly(v.Now, r.at, interval)
+	return part != throttling && !throttled && r.above >= d.tells(part) && knownSlowly(v.Now, r.at, c.interval)
 }

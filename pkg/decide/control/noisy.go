@@ -93,6 +93,12 @@ func (n *Noisy) isNoisy(p *Pod) bool {
 	return s != nil && s.text != ""
 }
 
+// isLoud reports whether a pod is noisy, or had far more work than it asked for at the newest measurement.
+func (n *Noisy) isLoud(p *Pod) bool {
+	s := n.pods.find(p.UID)
+	return s != nil && (s.text != "" || s.steps > 0)
+}
+
 // noisyRemedy says what keeps a noisy pod from the others. Pools that share their CPUs do not.
 func noisyRemedy(v *View, p *Pod) string {
 	switch {

@@ -2,8 +2,10 @@ package control
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -11,6 +13,7 @@ import (
 const (
 	mostSeparated = 2               // pods that are kept apart at the same time
 	separateTime  = 2 * observeTime // after which keeping a pod apart must have helped
+	usualFollows  = 0.2             // part of the way that the usual waiting goes with a measurement over observe.SlowInterval
 )
 
 // Separation keeps a noisy pod apart from others of its pool that wait for CPU: it gets as many CPUs of the
@@ -22,12 +25,21 @@ type Separation struct {
 	interval time.Duration
 	watch    stopwatch
 	pods     perID[separated] // by UID
+	usual    perID[usual]     // by UID of LS pods
 	suspicion
 	trying  bool   // one pod is being tried
 	closely string // UID of the LS pod of which Closely speaks
 
+	loud      []int // pods with far more work than they asked for now, by index in View.Pods
 	podsApart []string
 	decisions []Decision
+}
+
+// usual is how long an LS pod waits while no pod beside it is loud, by the parts of Strain. The baseline of Interference
+// follows all waiting without batch work, also that because of a noisy pod.
+type usual struct {
+	at    [strains]time.Time // of the newest measurement; zero if there was none
+	value [strains]float64
 }
 
 // separated is what is known of a pod that was suspected.
@@ -68,6 +80,7 @@ func (s *Separation) Trying() bool { return s.trying }
 func (s *Separation) Step(v *View, disturbed []Disturbance, noisy *Noisy, acts, others bool, fits func(uid string) (cpus int, err error)) ([]string, []Decision) {
 	passed := s.watch.lap(v.Now, s.interval)
 	s.podsApart, s.decisions, s.closely = s.podsApart[:0], nil, ""
+	s.learn(v, disturbed, noisy)
 	held := 0
 	s.trying = false
 	s.pods.begin()
@@ -104,6 +117,46 @@ func (s *Separation) Step(v *View, disturbed []Disturbance, noisy *Noisy, acts, 
 	return s.podsApart, s.decisions
 }
 
+// learn follows how long LS pods usually wait.
+func (s *Separation) learn(v *View, disturbed []Disturbance, noisy *Noisy) {
+	s.loud = s.loud[:0]
+	for i := range v.Pods {
+		if noisy.isLoud(&v.Pods[i]) {
+			s.loud = append(s.loud, i)
+		}
+	}
+	s.usual.begin()
+	for i := range disturbed {
+		d := &disturbed[i]
+		u := s.usual.at(v.Pods[d.Pod].UID)
+		beside := slices.ContainsFunc(s.loud, func(pod int) bool { return pod != d.Pod && shareCPUs(v, &v.Pods[d.Pod], &v.Pods[pod]) })
+		for part := range strains {
+			r := &d.Latest[part]
+			if r.at.IsZero() || r.at.Equal(u.at[part]) || d.limited {
+				continue
+			}
+			switch {
+			case u.at[part].IsZero() || r.value < u.value[part] && beside:
+				u.value[part] = r.value
+			case !beside:
+				over := r.at.Sub(u.at[part])
+				u.value[part] += (r.value - u.value[part]) * usualFollows * min(1, max(0, over.Seconds()/observe.SlowInterval.Seconds()))
+			}
+			u.at[part] = r.at
+		}
+	}
+	s.usual.end()
+}
+
+// excess returns how much longer than usual an LS pod waits, or than its baseline.
+func (s *Separation) excess(v *View, d *Disturbance, part int) float64 {
+	r := &d.Latest[part]
+	if u := s.usual.find(v.Pods[d.Pod].UID); u != nil && !u.at[part].IsZero() {
+		return max(r.above, r.value-u.value[part])
+	}
+	return r.above
+}
+
 // suspect looks for the noisiest pod beside which another one waits for CPU, and keeps it apart once both have
 // been the same for suspectTime.
 func (s *Separation) suspect(v *View, disturbed []Disturbance, noisy *Noisy, passed time.Duration, acts bool, fits func(uid string) (int, error)) {
@@ -136,7 +189,7 @@ func (s *Separation) suspect(v *View, disturbed []Disturbance, noisy *Noisy, pas
 	}
 	s.time += passed
 	if r := &d.Latest[part]; fresh(v, r, s.interval) {
-		s.calm = r.value - r.above
+		s.calm = r.value - s.excess(v, d, part)
 		s.seen.add(r, s.calm)
 	}
 	if s.time < suspectTime || s.seen.n == 0 {
@@ -157,14 +210,16 @@ func (s *Separation) waitsBeside(v *View, disturbed []Disturbance, noisy *Noisy,
 			continue
 		}
 		for k := range strains {
-			if _, kind := strainName(k); kind != ofCPU || !suffers(v, d, k, s.interval) {
+			_, kind := strainName(k)
+			above := s.excess(v, d, k)
+			if kind != ofCPU || k == throttling || d.throttled() || above < d.tells(k) || !knownSlowly(v.Now, d.Latest[k].at, s.interval) {
 				continue
 			}
 			if s.pod == p.UID && s.victim == victim.UID && s.part == k {
 				return d, k
 			}
-			if d.Latest[k].above > excess {
-				most, part, excess = d, k, d.Latest[k].above
+			if above > excess {
+				most, part, excess = d, k, above
 			}
 		}
 	}
@@ -177,7 +232,7 @@ func (s *Separation) separate(v *View, p *Pod, noisy *Noisy, cpus int, acts bool
 	a.trouble, a.cpus = s.trouble, cpus
 	s.suspicion = suspicion{}
 	pool := v.Pools[poolOf(v, p)].Name
-	why := fmt.Sprintf("it has work for %s CPUs more than it asked for, while %s waits: the %s of %s is %s above its calm baseline; it gets %s of pool %s for itself, which covers its request, and the others have the rest",
+	why := fmt.Sprintf("it has work for %s CPUs more than it asked for, while %s waits: the %s of %s is %s above the usual; it gets %s of pool %s for itself, which covers its request, and the others have the rest",
 		inCPUs(noisy.beyond(p)), a.ref, a.name(), a.ref, inPercent(a.before), humanize.Count(cpus, "CPU"), pool)
 	if limit := limitOf(v, p); limit == 0 || limit > workload.MilliCPU(cpus)*1000 {
 		why += "; it can use no more than these"
@@ -258,7 +313,7 @@ func (s *Separation) end(p *Pod, a *separated, action, why string, denied int) {
 
 // outcome says what has changed since the pod is apart.
 func (a *separated) outcome() string {
-	return fmt.Sprintf("the %s of %s was %s above its calm baseline before, and is %s now", a.name(), a.ref, inPercent(a.before), inPercent(a.seen.mean()))
+	return fmt.Sprintf("the %s of %s was %s above the usual before, and is %s now", a.name(), a.ref, inPercent(a.before), inPercent(a.seen.mean()))
 }
 
 func (a *separated) facts(excess float64) []Fact {

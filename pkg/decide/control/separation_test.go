@@ -19,6 +19,7 @@ type hall struct {
 	preview bool
 	busy    bool // another controller observes what one of its changes brings
 	unread  bool // how web waits is not measured
+	learned bool // its baseline follows all waiting, as it does without batch work
 	full    error
 	hurt    func() float64
 
@@ -63,7 +64,9 @@ func (h *hall) step() {
 			h.latest[k] = Reading{from: h.latest[k].at, at: h.Now}
 		}
 		h.latest[runDelay].value = h.hurt() + 0.05
-		h.latest[runDelay].above = h.hurt()
+		if h.latest[runDelay].above = h.hurt(); h.learned {
+			h.latest[runDelay].above = 0
+		}
 	}
 	var disturbed []Disturbance
 	for i := range h.Pods {
@@ -117,12 +120,32 @@ func TestSeparation(t *testing.T) {
 	h.steps(130)
 	h.expect(t, "3 separate ns/loud 2 CPUs of its own", "8 confirm ns/loud 2 CPUs of its own", "425 restore ns/loud all CPUs of its pool")
 	for i, want := range []string{
-		"it has work for 18 CPUs more than it asked for, while ns/web waits: the run delay of ns/web is 40 % above its calm baseline; it gets 2 CPUs of pool online for itself, which covers its request, and the others have the rest; it can use no more than these",
-		"ns/web waited while this pod was beside it: the run delay of ns/web was 40 % above its calm baseline before, and is 1 % now; they stay apart until the tasks of this pod have fitted into what it asked for, for 2m0s",
+		"it has work for 18 CPUs more than it asked for, while ns/web waits: the run delay of ns/web is 40 % above the usual; it gets 2 CPUs of pool online for itself, which covers its request, and the others have the rest; it can use no more than these",
+		"ns/web waited while this pod was beside it: the run delay of ns/web was 40 % above the usual before, and is 1 % now; they stay apart until the tasks of this pod have fitted into what it asked for, for 2m0s",
 		"its tasks have fitted into the CPUs that it asked for, for 2m0s",
 	} {
 		if why := h.decisions[i].Why; why != want {
 			t.Errorf("the reason is %q, want %q", why, want)
+		}
+	}
+}
+
+// TestSeparationWithoutBatchWork checks that waiting which the baseline follows, as it does without batch work, counts if it
+// began with the noise, and does not if the pod has always waited so long.
+func TestSeparationWithoutBatchWork(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]float64{"": 0, "it has always waited": 0.4} {
+		h := newHall()
+		h.learned = true
+		h.loud(1)
+		h.hurt = func() float64 { return before }
+		h.steps(180)
+		h.waitsForLoud()
+		h.loud(20)
+		h.began = h.Now
+		h.steps(60)
+		if apart := len(h.apart) > 0; apart != (before == 0) {
+			t.Errorf("%s: apart %v, decided %v", name, h.apart, h.log)
 		}
 	}
 }
@@ -139,7 +162,7 @@ func TestSeparationAcquitted(t *testing.T) {
 		"75 separate ns/loud 2 CPUs of its own", "85 acquit ns/loud all CPUs of its pool",
 		"207 separate ns/loud 2 CPUs of its own", "217 acquit ns/loud all CPUs of its pool",
 		"459 separate ns/loud 2 CPUs of its own", "469 acquit ns/loud all CPUs of its pool")
-	if want := "keeping it apart does not help: the run delay of ns/web was 40 % above its calm baseline before, and is 40 % now; it stays in its pool for 1m0s"; h.decisions[1].Why != want {
+	if want := "keeping it apart does not help: the run delay of ns/web was 40 % above the usual before, and is 40 % now; it stays in its pool for 1m0s"; h.decisions[1].Why != want {
 		t.Errorf("the reason is %q, want %q", h.decisions[1].Why, want)
 	}
 }
