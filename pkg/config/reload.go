@@ -58,7 +58,7 @@ func (c *Config) LoopMode() control.Mode {
 		}
 	}
 	for _, own := range []control.Mode{
-		"", loop.Pools.Mode, loop.Batch.Mode, loop.Burst.Mode, loop.Demotion.Mode, loop.Memory.Mode, loop.Cache.Mode, loop.Eviction.Mode, loop.Interference.Mode, loop.Culprit.Mode, loop.SLO.Mode, loop.Egress.Mode,
+		"", loop.Pools.Mode, loop.Batch.Mode, loop.Burst.Mode, loop.Demotion.Mode, loop.Memory.Mode, loop.Cache.Mode, loop.Eviction.Mode, loop.Interference.Mode, loop.Culprit.Mode, loop.Noisy.Mode, loop.SLO.Mode, loop.Egress.Mode,
 	} {
 		see(own)
 	}

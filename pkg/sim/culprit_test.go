@@ -13,7 +13,7 @@ type culpritRun struct {
 	*report
 	pod                     string // the culprit
 	start                   time.Time
-	squeezed, confirmed     time.Duration // since the culprit's begin; 0 for never
+	squeezed, confirmed     time.Duration // since the culprit's begin; 0 for never. A noisy pod is kept apart instead
 	late, lateAfter         float64       // share of the services' time, while the culprit is busy, and from its confirmation on
 	others, culprit         float64       // CPU seconds that the other batch pods and the culprit did
 	services                float64       // those that the services did which are no culprit
@@ -30,22 +30,23 @@ const (
 func (r *culpritRun) Record(now time.Time, mode control.Mode, d *control.Decision) {
 	since := now.Sub(r.start) - culpritBegin
 	switch {
-	case d.Controller == "culprit" && d.Object != r.pod:
+	case d.Controller != "culprit" && d.Controller != "noisy" || mode != control.On:
+	case d.Object != r.pod:
 		r.squeezed = -1 // somebody else is suspected
-	case d.Controller == "culprit" && d.Action == "squeeze" && r.squeezed == 0:
+	case (d.Action == "squeeze" || d.Action == "separate") && r.squeezed == 0:
 		r.squeezed = since
-	case d.Controller == "culprit" && d.Action == "confirm" && r.confirmed == 0:
+	case d.Action == "confirm" && r.confirmed == 0:
 		r.confirmed = since
 	}
 	r.report.Record(now, mode, d)
 }
 
-func runCulprit(t *testing.T, text, pod string, mode control.Mode, threshold int) *culpritRun {
+func runCulprit(t *testing.T, policy Policy, text, pod string, mode control.Mode, threshold int) *culpritRun {
 	t.Helper()
 	s := parsed(t, text)
 	s.Config.Control.Culprit.Mode = mode
 	s.Config.Control.Batch.ThresholdPercent = threshold
-	sim, err := prepare(s, trial{policy: Suppression, vary: 1, tight: 1, budget: always})
+	sim, err := prepare(s, trial{policy: policy, vary: 1, tight: 1, budget: always})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func TestCulpritAmongTen(t *testing.T) {
 	t.Parallel()
 	text := scenarioText(t, "culprit")
 	run := func(mode control.Mode, threshold int) *culpritRun {
-		return runCulprit(t, text, "sim/scan", mode, threshold)
+		return runCulprit(t, Suppression, text, "sim/scan", mode, threshold)
 	}
 	without, with, all := run(control.Off, 95), run(control.On, 95), run(control.Off, 65)
 	for name, r := range map[string]*culpritRun{"without": without, "with": with, "all squeezed": all} {
@@ -118,7 +119,7 @@ func TestGreedyService(t *testing.T) {
 	t.Parallel()
 	text := scenarioText(t, "greedy-service")
 	run := func(text string, mode control.Mode) *culpritRun {
-		return runCulprit(t, text, "sim/index", mode, 95)
+		return runCulprit(t, Suppression, text, "sim/index", mode, 95)
 	}
 	without, with := run(text, control.Off), run(text, control.On)
 	denied := run(strings.Replace(text, "allow.sluice.dev: demote", "allow.sluice.dev: none", 1), control.On)
@@ -140,6 +141,44 @@ func TestGreedyService(t *testing.T) {
 	}
 	if least := 4 * (culpritEnd - culpritBegin).Seconds(); with.culprit < least {
 		t.Errorf("the culprit does %.0f CPU seconds, and its request are %.0f", with.culprit, least)
+	}
+}
+
+// TestNoisyService checks on the same scenario that the greedy service is kept apart from the others where it does not
+// permit to be demoted, and that these are on time again, with pools that share their CPUs and with exclusive ones. The log
+// has the numbers of docs/simulation.md.
+func TestNoisyService(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(scenarioText(t, "greedy-service"), "allow.sluice.dev: demote", "allow.sluice.dev: none", 1)
+	const config = "\nconfig:\n  control: {"
+	separate := strings.Replace(text, config, config+"noisy: {mode: on}, ", 1)
+	job := text[strings.Index(text, "- name: job"):strings.Index(text, "- name: index")]
+	alone := runCulprit(t, Suppression, strings.Replace(separate, job, "", 1), "sim/index", control.Off, 95)
+	t.Logf("without batch work: separated after %v, confirmed after %v; the four other services late %.2f %%, %.2f %% after the confirmation", alone.squeezed, alone.confirmed, 100*alone.late, 100*alone.lateAfter)
+	if alone.confirmed <= 0 || alone.confirmed > 60*time.Second || alone.lateAfter > 0.001 {
+		t.Errorf("without batch work: confirmed after %v, late for %.3f of the time then", alone.confirmed, alone.lateAfter)
+	}
+	for pools, policy := range map[string]Policy{"shared": Suppression, "exclusive": Pools} {
+		without, with := runCulprit(t, policy, text, "sim/index", control.Off, 95), runCulprit(t, policy, separate, "sim/index", control.Off, 95)
+		for name, r := range map[string]*culpritRun{"advice": without, "separated": with} {
+			t.Logf("%s pools, %s: separated after %v, confirmed after %v; the four other services late %.2f %%, %.2f %% after the confirmation; they did %.0f CPU seconds, the noisy one %.0f, batch work %.0f",
+				pools, name, r.squeezed, r.confirmed, 100*r.late, 100*r.lateAfter, r.services, r.culprit, r.others)
+		}
+		if without.late < 0.9 || without.squeezed != 0 {
+			t.Errorf("%s pools: with advice alone the others are late for %.3f of the time, separated after %v", pools, without.late, without.squeezed)
+		}
+		if with.squeezed <= 0 || with.squeezed > 45*time.Second || with.confirmed > 60*time.Second {
+			t.Errorf("%s pools: separated after %v, confirmed after %v", pools, with.squeezed, with.confirmed)
+		}
+		if with.late > 0.06 || with.lateAfter > 0.001 {
+			t.Errorf("%s pools: the others are late for %.3f of the time, and for %.3f after the confirmation", pools, with.late, with.lateAfter)
+		}
+		if with.others < 0.999*without.others || with.services < 0.999*without.services {
+			t.Errorf("%s pools: batch work does %.1f CPU seconds, and %.1f with advice alone; the other services %.1f and %.1f", pools, with.others, without.others, with.services, without.services)
+		}
+		if least := 3.9 * (culpritEnd - culpritBegin).Seconds(); with.culprit < least {
+			t.Errorf("%s pools: the noisy one does %.0f CPU seconds, and its request are %.0f", pools, with.culprit, least)
+		}
 	}
 }
 

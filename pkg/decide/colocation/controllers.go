@@ -30,6 +30,7 @@ type Controllers struct {
 	Eviction     *control.Eviction
 	Lend         *control.Lend
 	Noisy        *control.Noisy
+	Separation   *control.Separation
 	OverAsk      *control.OverAsk
 	Outgrown     *control.Outgrown
 	Benefit      *control.Benefit
@@ -89,6 +90,7 @@ func NewControllers(s *Settings, kept Learned) (c Controllers, err error) {
 	c.Memory = control.NewMemory(cfg.Memory, s.PoolLaw, cfg.Interval)
 	c.Eviction = control.NewEviction(cfg.Eviction, cmp.Or(cfg.Eviction.Mode, cfg.Mode), cfg.Interval)
 	c.Noisy = control.NewNoisy(cfg.Interval)
+	c.Separation = control.NewSeparation(cfg.Interval)
 	c.OverAsk = control.NewOverAsk(cfg.Interval)
 	c.Outgrown = control.NewOutgrown(cfg.Interval)
 	c.Benefit = control.NewBenefit(cfg.Interval, kept.Benefit)
@@ -127,6 +129,9 @@ func (c *Controllers) Renew(was, now *Settings, sameRDT bool) (Controllers, erro
 	}
 	if same(was.Culprit.Mode, now.Culprit.Mode, was.Batch.FloorPercent, now.Batch.FloorPercent) {
 		next.Culprit = c.Culprit
+	}
+	if same(was.Noisy.Mode, now.Noisy.Mode, nil, nil) {
+		next.Separation = c.Separation
 	}
 	if same(was.SLO.Mode, now.SLO.Mode, nil, nil) {
 		next.Bounds = c.Bounds

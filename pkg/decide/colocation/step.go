@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -13,11 +14,12 @@ import (
 type Inputs struct {
 	*control.Config
 	Authority
-	Short    []control.Shortage // shortages of CPUs, by pool
-	Given    workload.MilliCPU  // CPU that batch work may use now; 0 if unknown
-	Owed     int64              // bytes that are reserved for starting containers and not used yet
-	Resizing map[string]bool    // UIDs of the pods that the kubelet is resizing, whose quotas must not change
-	Evicts   bool               // evictions can be carried out
+	Short     []control.Shortage     // shortages of CPUs, by pool
+	Given     workload.MilliCPU      // CPU that batch work may use now; 0 if unknown
+	Owed      int64                  // bytes that are reserved for starting containers and not used yet
+	Resizing  map[string]bool        // UIDs of the pods that the kubelet is resizing, whose quotas must not change
+	Separated []placement.Separation // pods that are kept apart
+	Evicts    bool                   // evictions can be carried out
 
 	NestedQuotas bool // cgroup v1: no quota may exceed that of a parent cgroup
 }
@@ -54,7 +56,9 @@ var (
 func (c *Controllers) Step(v *NodeView, in *Inputs, want CPUDesired) *Desired {
 	d := &Desired{}
 	for i := range v.Pods { // the inventory may be new
-		_, v.Pods[i].Squeezed = want.Culprits[v.Pods[i].UID]
+		p := &v.Pods[i]
+		_, p.Squeezed = want.Culprits[p.UID]
+		p.Separated = slices.ContainsFunc(in.Separated, func(s placement.Separation) bool { return s.Pod == p.UID && !s.CPUs.IsEmpty() })
 	}
 	clear(want.Containers)
 	clear(want.Culprits)
@@ -118,7 +122,8 @@ func (c *Controllers) stepCulprit(v *NodeView, in *Inputs, want CPUDesired, d *D
 	b := Budget{Now: v.Now, Resizing: in.Resizing, NestedQuotas: in.NestedQuotas}
 	limits, decided := c.Culprit.Step(&v.View, d.Disturbed, in.Acts(mode), func(pod int) bool {
 		first := &v.Members[v.Pods[pod].First]
-		return first.PodPath != "" && !first.SharedPodCgroup && mayLimit(v, &b, pod)
+		busy := c.Separation.Trying() && !v.Pods[pod].Squeezed
+		return first.PodPath != "" && !first.SharedPodCgroup && !busy && mayLimit(v, &b, pod)
 	})
 	d.decide(in.Of(mode), decided)
 	v.WatchClosely = c.Culprit.Closely()
@@ -135,7 +140,7 @@ func (c *Controllers) stepBounds(v *NodeView, in *Inputs, d *Desired) {
 	if !in.Decides(mode) {
 		return
 	}
-	share, decided := c.Bounds.Step(&v.View, d.Disturbed, in.Acts(mode), c.Culprit.Trying())
+	share, decided := c.Bounds.Step(&v.View, d.Disturbed, in.Acts(mode), c.Culprit.Trying() || c.Separation.Trying())
 	d.decide(in.Of(mode), decided)
 	if in.Acts(mode) {
 		v.Share = share

@@ -186,6 +186,7 @@ func TestRenew(t *testing.T) {
 		"the batch budget":   {func(s *Settings) { s.Batch.ThresholdPercent = 33 }, []string{"Batch", "Lend", "Notices"}},
 		"the batch floor":    {func(s *Settings) { s.Batch.FloorPercent = 5 }, []string{"Batch", "Culprit", "Lend", "Notices"}},
 		"the culprit":        {func(s *Settings) { s.Culprit.Mode = control.Off }, []string{"Culprit"}},
+		"noisy pods":         {func(s *Settings) { s.Noisy.Mode = control.On }, []string{"Separation"}},
 		"bounds":             {func(s *Settings) { s.SLO.Mode = control.Off }, []string{"Bounds"}},
 		"what batch leaves":  {func(s *Settings) { s.Batch.Reserved = 500 }, []string{"Batch", "Lend", "Notices", "Offering"}},
 		"burst":              {func(s *Settings) { s.Burst.All = true }, []string{"Burst"}},

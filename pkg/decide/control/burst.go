@@ -70,7 +70,7 @@ func (b *Burst) Step(v *View) ([]Quota, []Decision) {
 	for i := range v.Containers {
 		c := &v.Containers[i]
 		most := b.most(c)
-		if most == 0 || v.Pods[c.Pod].Squeezed { // more would not help below the lower limit of its pod
+		if most == 0 || v.Pods[c.Pod].Squeezed || v.Pods[c.Pod].Separated { // more would not help below the lower limit of its pod, or on its few CPUs
 			continue
 		}
 		s := b.states.at(c.ID)

@@ -15,6 +15,7 @@ type Config struct {
 	Memory       MemoryConfig       `yaml:"memory"`
 	Cache        CacheConfig        `yaml:"cache"`
 	Culprit      CulpritConfig      `yaml:"culprit"`
+	Noisy        NoisyConfig        `yaml:"noisy"`
 	SLO          SLOConfig          `yaml:"slo"`
 	Egress       EgressConfig       `yaml:"egress"`
 	Eviction     EvictionConfig     `yaml:"eviction"`
@@ -42,6 +43,7 @@ func DefaultConfig() Config {
 		Memory:       MemoryConfig{SafePercent: 65, EvictPercent: 70, EvictMarginPercent: 2, HeadroomPercent: 10, SwapMBps: 1},
 		Cache:        CacheConfig{TrafficPercent: 20, MinPercent: 10, StepPercent: 10, CalmAfter: 30 * time.Second},
 		Eviction:     EvictionConfig{By: EvictReport, CPUPause: 20 * time.Second, MemoryPause: 4 * time.Second, CoolDown: 5 * time.Minute, SatisfactionWindow: time.Minute, MaxPerHour: 30, MaxPerOwnerPerHour: 10, Never: []string{"kube-system"}},
+		Noisy:        NoisyConfig{Mode: Off},
 		SLO:          SLOConfig{LeastPercent: 5},
 		Egress:       EgressConfig{Mode: Off, ThresholdPercent: 85, FloorPercent: 5, Interfaces: []string{}},
 		Interference: InterferenceConfig{},
@@ -211,6 +213,11 @@ func (c *SLOConfig) Check() []Problem {
 // CulpritConfig limits the pod that makes a service wait.
 type CulpritConfig struct {
 	Mode Mode `yaml:"mode"` // Mode of CPU limits for the pod that makes an LS pod wait: a batch pod, or an LS pod that allows `demote`.
+}
+
+// NoisyConfig keeps noisy LS pods apart.
+type NoisyConfig struct {
+	Mode Mode `yaml:"mode"` // Mode of CPUs of its own for an LS pod that has far more work than it asked for, while others of its pool wait.
 }
 
 // OfferMemoryBy is what counts of the memory of others than BE.

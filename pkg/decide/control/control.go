@@ -143,6 +143,7 @@ type Pod struct {
 	Latency      observe.Latency  // by the histogram that SLO.Latency names; zero if it names none
 	Allow        workload.Actions // actions that the annotation allow.sluice.dev permits although the pod is not BE
 	Squeezed     bool             // it has had a lower CPU limit as a culprit since the last step
+	Separated    bool             // it has had CPUs of its own as a noisy pod since the last step
 	First, Count int              // range of its containers in View.Containers
 }
 

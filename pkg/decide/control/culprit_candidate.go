@@ -110,7 +110,7 @@ func poolOf(v *View, p *Pod) int {
 // shareCPUs reports whether two pods run on the same CPUs.
 func shareCPUs(v *View, a, b *Pod) bool {
 	of, other := poolOf(v, a), poolOf(v, b)
-	return of >= 0 && other >= 0 && (!v.ExclusivePools || of == other)
+	return of >= 0 && other >= 0 && (!v.ExclusivePools || of == other) && !a.Separated && !b.Separated
 }
 
 // floor returns the least limit of a pod: for batch work its part of batch work's floor, and for a

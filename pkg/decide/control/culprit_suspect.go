@@ -45,7 +45,7 @@ func (c *Culprit) suspect(v *View, disturbed []Disturbance, passed time.Duration
 		return
 	}
 	s.time += passed
-	if r := &d.Latest[part]; c.fresh(v, r) {
+	if r := &d.Latest[part]; fresh(v, r, c.interval) {
 		s.calm = r.value - r.above
 		s.seen.add(r, s.calm)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // victimOf returns what was measured of a victim; nil if it is gone.
-func (c *Culprit) victimOf(v *View, disturbed []Disturbance, t *trouble) *Disturbance {
+func (t *trouble) victimOf(v *View, disturbed []Disturbance) *Disturbance {
 	for i := range disturbed {
 		if d := &disturbed[i]; v.Pods[d.Pod].UID == t.victim {
 			return d
@@ -18,14 +18,14 @@ func (c *Culprit) victimOf(v *View, disturbed []Disturbance, t *trouble) *Distur
 }
 
 // fresh reports whether a measurement was made closely enough to follow what has just changed.
-func (c *Culprit) fresh(v *View, r *Reading) bool {
-	return known(v.Now, r.at, c.interval) && r.at.Sub(r.from) <= staleAfter*c.interval
+func fresh(v *View, r *Reading, interval time.Duration) bool {
+	return known(v.Now, r.at, interval) && r.at.Sub(r.from) <= staleAfter*interval
 }
 
 // since reports whether a measurement shows what a change at that time has brought. Containers are not
 // measured at the same moment as the node.
-func (c *Culprit) since(r *Reading, change time.Time) bool {
-	return !r.from.Before(change.Add(-c.interval / 4))
+func (r *Reading) since(change time.Time, interval time.Duration) bool {
+	return !r.from.Before(change.Add(-interval / 4))
 }
 
 // advance brings one pod a step further.
@@ -59,7 +59,7 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 		c.free(p, a, "restore", "its request has become larger than its limit", a.denied)
 		return
 	}
-	d := c.victimOf(v, disturbed, &a.trouble)
+	d := a.victimOf(v, disturbed)
 	if d == nil {
 		c.free(p, a, "restore", a.ref+" is gone", a.denied)
 		return
@@ -76,7 +76,7 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 	}
 	switch a.phase {
 	case culpritTried:
-		if c.fresh(v, r) && c.since(r, a.cutAt) {
+		if fresh(v, r, c.interval) && r.since(a.cutAt, c.interval) {
 			a.seen.add(r, a.calm)
 		}
 		c.try(v, p, a, d)
@@ -111,7 +111,7 @@ func (c *Culprit) hurts(v *View, a *accused, d *Disturbance) bool {
 		return o.broken() && o.since(a.cutAt)
 	}
 	r := &d.Latest[a.part]
-	return r.above >= a.most() && knownSlowly(v.Now, r.at, c.interval) && c.since(r, a.cutAt)
+	return r.above >= a.most() && knownSlowly(v.Now, r.at, c.interval) && r.since(a.cutAt, c.interval)
 }
 
 // bears reports whether a measurement since the last change of a pod's limit shows that the service can

@@ -41,7 +41,7 @@ type Disturbance struct {
 	Objective *Objective `json:"objective,omitempty"` // Latency objective of slo.sluice.dev; absent if the pod has none.
 	Suspects  []Suspect  `json:"suspects,omitempty"`  // Batch pods that used most while the pod waited; a hint, not a proof; absent if it did not wait.
 
-	limited bool             // it has, or has had a moment ago, a lower CPU limit as a culprit, and waits for that reason
+	limited bool             // it has, or has had a moment ago, a lower CPU limit as a culprit or few CPUs as a noisy pod, and waits for that reason
 	bears   [strains]float64 // by the parts of Strain, what its bounds leave of Suffers; 0 for Suffers
 	Latest  [strains]Reading `json:"-"` // newest measurements, by the parts of Strain
 }
@@ -120,7 +120,7 @@ type suffering struct {
 	reported     [strains]bool
 	bounds       [boundsKinds]bounded
 	objective    objective
-	limitedAt    time.Time // when the pod had a lower CPU limit as a culprit for the last time
+	limitedAt    time.Time // when the pod had a lower CPU limit as a culprit, or few CPUs as a noisy pod, for the last time
 }
 
 // NewInterference returns the measurement of interference. Step must be called once per
@@ -184,13 +184,13 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 	return f.disturbed, decisions
 }
 
-// limited reports whether the newest measurements may show how the pod waits as a culprit.
+// limited reports whether the newest measurements may show how the pod waits as a culprit or a noisy pod.
 func (s *suffering) limited(v *View) bool { return recent(v.Now, s.limitedAt, limitedTime) }
 
 // measure takes a pod's new measurements. Nothing is learned from them if it is not sure how much CPU batch
-// work uses, or if the pod is limited as a culprit.
+// work uses, or if the pod is limited as a culprit or kept apart as a noisy pod.
 func (f *Interference) measure(v *View, p *Pod, s *suffering, sure, light bool, passed time.Duration) {
-	if p.Squeezed {
+	if p.Squeezed || p.Separated {
 		s.limitedAt = v.Now
 	}
 	limited := s.limited(v)

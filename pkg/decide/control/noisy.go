@@ -15,8 +15,7 @@ const (
 )
 
 // Noisy finds pods with many more runnable tasks than the CPUs that they requested. Such a pod
-// delays the others in its pool. Noisy only gives advice: where pools have CPUs of their own, an
-// operator can give the pod one, and elsewhere the pod can be bounded.
+// delays the others in its pool. Noisy only gives advice; Separation acts on what it finds.
 type Noisy struct {
 	interval time.Duration
 	watch    stopwatch
@@ -28,7 +27,8 @@ type noise struct {
 	at    time.Time // time of the previous measurement
 	steps int       // consecutive steps above the bound
 	calm  time.Duration
-	text  string // advice; "" if the pod is not noisy
+	text  string            // advice; "" if the pod is not noisy
+	more  workload.MilliCPU // CPU that it has work for now beyond what it asked for
 }
 
 // NewNoisy returns the search for noisy pods. Step must be called once per interval.
@@ -47,6 +47,7 @@ func (n *Noisy) Step(v *View) ([]Advice, []Decision) {
 		}
 		s := n.pods.at(p.UID)
 		runnable, requested, at := runnable(v, p, n.interval)
+		s.more = runnable - requested
 		switch {
 		case at.IsZero() || requested == 0:
 		case runnable*100 <= requested*noisyPercent:
@@ -77,15 +78,36 @@ func (n *Noisy) Step(v *View) ([]Advice, []Decision) {
 	return n.advice, decisions
 }
 
+// beyond returns the CPU for which a noisy pod has work now beyond what it asked for. It is 0 for a pod that is not
+// noisy.
+func (n *Noisy) beyond(p *Pod) workload.MilliCPU {
+	if s := n.pods.find(p.UID); s != nil && s.text != "" {
+		return max(0, s.more)
+	}
+	return 0
+}
+
+// isNoisy reports whether a pod is noisy, or was less than noisyCalm ago.
+func (n *Noisy) isNoisy(p *Pod) bool {
+	s := n.pods.find(p.UID)
+	return s != nil && s.text != ""
+}
+
+// isLoud reports whether a pod is noisy, or had far more work than it asked for at the newest measurement.
+func (n *Noisy) isLoud(p *Pod) bool {
+	s := n.pods.find(p.UID)
+	return s != nil && (s.text != "" || s.steps > 0)
+}
+
 // noisyRemedy says what keeps a noisy pod from the others. Pools that share their CPUs do not.
 func noisyRemedy(v *View, p *Pod) string {
 	switch {
 	case v.ExclusivePools:
-		return "a pool of its own (pool.sluice.dev) would keep it apart"
+		return "a pool of its own (pool.sluice.dev) would keep it apart, and control.noisy can while others wait"
 	case p.Allow&workload.Demote != 0:
 		return "since it allows to be demoted, control.culprit can lower its CPU limit where a service waits because of it"
 	}
-	return "a CPU limit, or allow.sluice.dev: demote, would bound it; a pool of its own would not, because the pools share their CPUs"
+	return "a CPU limit, or allow.sluice.dev: demote, would bound it, and control.noisy can keep it apart while others wait; a pool of its own would not, because the pools share their CPUs"
 }
 
 // runnable returns how many tasks of a pod are running or ready to run on average, in

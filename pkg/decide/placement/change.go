@@ -107,7 +107,7 @@ func (l *Ledger) Adopt(who Identity, r workload.Request, cpus, mems cpuset.Set, 
 // CPUs, has its memory at home.
 func (l *Ledger) adoptShared(h *Holder, cpus, mems cpuset.Set) {
 	at := l.machine.NodesOf(cpus)
-	if !l.wantsHome(h) || at.Size() != 1 {
+	if (!l.wantsHome(h) || at.Size() != 1) && !l.isApart(h, cpus) {
 		l.keepPool(h.Request, cpus)
 	}
 	if at.Size() != 1 {

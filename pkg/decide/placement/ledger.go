@@ -32,9 +32,11 @@ type Ledger struct {
 	spares      []cpuset.Set // these CPUs, by pool; nil if the control loop's sizes do not partition the shared CPUs
 	pools       []cpuset.Set // CPUs of config.Pools[i]
 	sizes       []int        // sizes set by the control loop, by pool; 0 is the configured size, nil that no sizes are set
+	separations []Separation // pods that are kept apart; the slice is replaced, never changed
 	version     uint64       // number of layouts so far
 	found       cpuset.Set   // exclusive mode: CPUs on which containers of other pools than the last were found
 	foundBatch  cpuset.Set   // exclusive mode: CPUs on which containers of the last pool were found
+	foundPools  []foundPool  // exclusive mode: where the containers of each pool but the last were found
 	entering    bool         // layouts are postponed until the end of DivideOnce
 	last        entry        // what Undo takes back
 
@@ -121,7 +123,7 @@ func (l *Ledger) WithoutContainers() *Ledger {
 		n.put(&copied)
 	}
 	n.pools, n.sizes = slices.Clone(l.pools), l.sizes
-	n.spareCounts, n.spares, n.lent = l.spareCounts, l.spares, l.lent
+	n.spareCounts, n.spares, n.lent, n.separations = l.spareCounts, l.spares, l.lent, l.separations
 	n.shared = cpuset.Difference(n.allocatable(), n.Pinned())
 	return n
 }
@@ -129,7 +131,7 @@ func (l *Ledger) WithoutContainers() *Ledger {
 // DivideOnce calls enter and divides the pools once afterwards. If they were divided after each
 // pin, they would grow into CPUs that the next pin has, and lose their place.
 func (l *Ledger) DivideOnce(enter func()) {
-	l.entering, l.found, l.foundBatch = true, cpuset.Set{}, cpuset.Set{}
+	l.entering, l.found, l.foundBatch, l.foundPools = true, cpuset.Set{}, cpuset.Set{}, make([]foundPool, len(l.config.Pools))
 	defer func() {
 		l.entering = false
 		l.layout()
@@ -221,7 +223,8 @@ func (l *Ledger) Shared() cpuset.Set { return l.shared }
 
 // Divided reports whether any container may have less than all CPUs.
 func (l *Ledger) Divided() bool {
-	return slices.ContainsFunc(l.pools, func(pool cpuset.Set) bool { return !l.unrestricted(pool) })
+	return slices.ContainsFunc(l.pools, func(pool cpuset.Set) bool { return !l.unrestricted(pool) }) ||
+		slices.ContainsFunc(l.separations, func(s Separation) bool { return !s.CPUs.IsEmpty() })
 }
 
 // Version returns a number that changes whenever a call may have changed the assignment of a
@@ -275,6 +278,8 @@ func (l *Ledger) Release(id string) bool {
 	l.last = entry{}
 	if h.owns() {
 		l.layout()
+	} else {
+		l.separate()
 	}
 	return true
 }
@@ -357,8 +362,9 @@ func (l *Ledger) sharedCPUs(h *Holder) (cpuset.Set, string) {
 		return l.shared, "SYSTEM on all shared CPUs"
 	}
 	i := l.pool(&h.Request)
-	cpus, where := l.atHome(h, l.pools[i])
-	return cpus, h.Request.Class.String() + " in pool " + l.config.Pools[i].Name + where
+	cpus, besides := l.besides(h, i)
+	cpus, where := l.atHome(h, cpus)
+	return cpus, h.Request.Class.String() + " in pool " + l.config.Pools[i].Name + besides + where
 }
 
 // PoolOf returns the name of the pool in which a holder without CPUs of its own runs. It is

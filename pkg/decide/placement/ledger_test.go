@@ -128,9 +128,9 @@ func TestInvariants(t *testing.T) {
 			},
 			"sizes": func(t *rapid.T) {
 				sizes := rapid.SliceOfN(rapid.IntRange(0, 12), 0, len(config.Pools)).Draw(t, "sizes")
-				before, version := l.Pools(), l.Version()
+				before, apart, version := l.Pools(), l.Separations(), l.Version()
 				l.SetSizes(sizes)
-				if (l.Version() != version) != !slices.Equal(l.Pools(), before) {
+				if (l.Version() != version) != (!slices.Equal(l.Pools(), before) || !slices.Equal(l.Separations(), apart)) {
 					t.Fatalf("version %d after %d: pools were %v, are %v", l.Version(), version, before, l.Pools())
 				}
 				twin := l.Clone()
@@ -153,6 +153,22 @@ func TestInvariants(t *testing.T) {
 			},
 			"lend": func(t *rapid.T) {
 				l.Lend(cpuset.Of(rapid.SliceOfN(rapid.IntRange(0, m.Online.Last()), 0, 8).Draw(t, "lent")...))
+			},
+			"separate": func(t *rapid.T) {
+				var pods []string
+				for _, id := range rapid.SliceOfNDistinct(rapid.IntRange(0, 13), 0, 3, rapid.ID).Draw(t, "apart") {
+					pods = append(pods, who(fmt.Sprint(id)).Pod)
+				}
+				before, version := assignments(l), l.Version()
+				l.Separate(pods)
+				if after := assignments(l); after != before && l.Version() == version {
+					t.Fatalf("the version is that of other assignments: before\n%s\nafter\n%s", before, after)
+				}
+				if version = l.Version(); len(pods) > 0 {
+					if l.Separate(pods); l.Version() != version {
+						t.Fatal("keeping the same pods apart changes something")
+					}
+				}
 			},
 			"hotplug": func(t *rapid.T) {
 				gone := cpuset.Of(rapid.SliceOfN(rapid.IntRange(1, m.Online.Last()), 0, 3).Draw(t, "gone")...)
@@ -307,6 +323,7 @@ func checkInvariants(t *rapid.T, l *Ledger) {
 		t.Fatalf("shared %v and pins %v do not make up %v", l.Shared(), pins, l.allocatable())
 	}
 	checkPools(t, l)
+	checkSeparations(t, l)
 	lendable := cpuset.Set{}
 	for _, h := range l.Holders() {
 		if h.Request.Class == workload.LSR && h.State == Held && l.config.Mode == Overlap && !h.claim && len(h.Request.Claims) == 0 {
@@ -374,7 +391,7 @@ func checkPools(t *rapid.T, l *Ledger) {
 }
 
 func describe(l *Ledger) string {
-	text := fmt.Sprint(l.Pools(), l.Shared())
+	text := fmt.Sprint(l.Pools(), l.Shared(), l.Separations())
 	for _, h := range l.Holders() {
 		text += fmt.Sprintf("%+v", *h)
 	}

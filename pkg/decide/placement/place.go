@@ -68,10 +68,12 @@ func withDefaults(r workload.Request) workload.Request {
 
 func (l *Ledger) enter(h *Holder) {
 	old := l.holders[h.ID]
-	l.last = entry{id: h.ID, old: old, pools: l.pools, spares: l.spares}
+	l.last = entry{id: h.ID, old: old, pools: l.pools, spares: l.spares, separations: l.separations}
 	l.put(h)
 	if h.owns() || old != nil && old.owns() {
 		l.layout()
+	} else {
+		l.separate()
 	}
 }
 
@@ -81,12 +83,13 @@ func (h *Holder) owns() bool { return !h.CPUs.IsEmpty() && len(h.Request.Claims)
 
 // entry is the last container that was entered, with the state before.
 type entry struct {
-	id      string
-	old     *Holder // nil if the container was not known
-	pools   []cpuset.Set
-	spares  []cpuset.Set // CPUs of these pools that were spare
-	rehomed []Holder     // other containers that got another home, as they were
-	whole   *Ledger      // the state before Without freed other grants; nil otherwise
+	id          string
+	old         *Holder // nil if the container was not known
+	pools       []cpuset.Set
+	spares      []cpuset.Set // CPUs of these pools that were spare
+	separations []Separation
+	rehomed     []Holder // other containers that got another home, as they were
+	whole       *Ledger  // the state before Without freed other grants; nil otherwise
 }
 
 // Without frees the grants of the containers in ids and then calls decide, which calls Place or
@@ -125,7 +128,7 @@ func (l *Ledger) Undo() {
 	} else {
 		l.drop(last.id)
 	}
-	l.shared, l.pools = cpuset.Difference(l.allocatable(), l.Pinned()), last.pools
+	l.shared, l.pools, l.separations = cpuset.Difference(l.allocatable(), l.Pinned()), last.pools, last.separations
 	if l.spares = last.spares; l.spares != nil {
 		l.lendSpare()
 	} else {

@@ -19,6 +19,7 @@ func (l *Ledger) layout() {
 	}
 	l.version++
 	defer func() {
+		l.separate()
 		l.rehome()
 		l.followPools()
 	}()
@@ -136,13 +137,18 @@ func (l *Ledger) keepPool(r workload.Request, cpus cpuset.Set) {
 	if !cpus.SubsetOf(l.shared) {
 		return
 	}
+	last := len(l.pools) - 1
+	if apart && i < last {
+		l.found = cpuset.Union(l.found, cpus)
+		if l.entering {
+			cpus = l.foundPools[i].add(cpus)
+		}
+	}
 	sized := !apart || l.sizes == nil || l.sizes[i] == cpus.Size()
 	unchanged := cpus == l.pools[i] && sized
-	if last := len(l.pools) - 1; apart && i == last {
+	if apart && i == last {
 		l.foundBatch = cpuset.Union(l.foundBatch, cpus)
 		cpus = cpuset.Difference(cpus, l.found) // these were lent to batch work
-	} else if apart {
-		l.found = cpuset.Union(l.found, cpus)
 	}
 	if unchanged {
 		return
@@ -150,7 +156,7 @@ func (l *Ledger) keepPool(r workload.Request, cpus cpuset.Set) {
 	switch {
 	case cpus.IsEmpty():
 		return
-	case apart || l.config.Follow && i == len(l.pools)-1:
+	case apart || l.config.Follow && i == last:
 		l.sizes = slices.Clone(l.sizes)
 		if l.sizes == nil {
 			l.sizes = make([]int, len(l.pools))

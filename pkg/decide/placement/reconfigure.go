@@ -28,10 +28,10 @@ func (l *Ledger) Reconfigured(config Config, revised map[string]RevisedRequest) 
 	return n, err
 }
 
-// inherit copies the CPUs of the pools, and the control loop's sizes and spare CPUs if the loop
-// continues to set them.
+// inherit copies the CPUs of the pools, the pods that are kept apart, and the control loop's sizes and
+// spare CPUs if the loop continues to set them.
 func (l *Ledger) inherit(from *Ledger) {
-	l.pools = make([]cpuset.Set, len(l.config.Pools))
+	l.pools, l.separations = make([]cpuset.Set, len(l.config.Pools)), from.separations
 	goesOn := from.sizes != nil && from.config.Follow && l.config.Follow && from.config.Mode == l.config.Mode
 	if goesOn {
 		l.sizes = make([]int, len(l.config.Pools))

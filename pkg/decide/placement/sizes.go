@@ -25,9 +25,9 @@ func (l *Ledger) SetSizes(sizes []int) {
 		copy(want, sizes)
 	}
 	l.sizes, l.last = want, entry{}
-	version, before := l.version, l.pools
+	version, before, apart := l.version, l.pools, l.separations
 	l.layout()
-	if slices.Equal(before, l.pools) {
+	if slices.Equal(before, l.pools) && slices.Equal(apart, l.separations) {
 		l.version = version
 	}
 }

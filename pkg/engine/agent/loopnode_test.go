@@ -33,6 +33,7 @@ type loopNode struct {
 	system    float64
 	throttled map[string]bool
 	waits     map[string]float64 // CPU pressure, by container; that of others is not known
+	ready     map[string]float64 // threads that wait for a CPU, by container; those of others are not known
 	memory    observe.NodeMemory
 	holds     map[string]int64 // bytes held, by container or by the cgroup of a host application
 	blind     bool             // there are no measurements
@@ -69,6 +70,18 @@ func (r *trail) has(controller, action string) (n int) {
 		}
 	}
 	return n
+}
+
+// of lists the actions of a controller.
+func (r *trail) of(controller string) (actions []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.all {
+		if d := &r.all[i]; d.Controller == controller {
+			actions = append(actions, d.Action+" "+d.Object)
+		}
+	}
+	return actions
 }
 
 type fakeFailsafe struct {
@@ -222,6 +235,9 @@ func (h *loopNode) snapshot() *observe.Snapshot {
 		}
 		if waits, ok := h.waits[target.ID]; ok {
 			c.Pressure = observe.Pressure{At: now, CPU: waits}
+		}
+		if ready, ok := h.ready[target.ID]; ok {
+			c.RunDelay = observe.RunDelay{At: now, Waiting: ready}
 		}
 		c.Memory = observe.ContainerMemory{At: now, Current: held, WorkingSet: held, Anon: held / 2, Cache: held / 2}
 		s.Containers = append(s.Containers, c)

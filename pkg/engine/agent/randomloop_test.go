@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,9 +21,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// TestRandomLoop runs random events on a node whose loop acts. After each, pins are exclusive, the
-// pools divide all shared CPUs, no service has a quota below its limit, and the kernel has refused
-// nothing. In the end, Restore removes all differences.
+// TestRandomLoop runs random events on a node whose loop acts. After each, pins are exclusive, others are kept
+// off the CPUs of pods that are apart, the pools divide all shared CPUs, no service has a quota below its
+// limit, and the kernel has refused nothing. In the end, Restore removes all differences.
 func TestRandomLoop(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -36,9 +37,14 @@ func TestRandomLoop(t *testing.T) {
 		f.NoWayBack = false
 		apart := "control: {mode: on}\n" + apart
 		text := rapid.SampledFrom([]string{apart, byQuota, "control: {mode: on, batch: {by: cpuset}}\n", "control: {mode: on, batch: {by: both, thresholdPercent: 65}, burst: {all: true}}\n"}).Draw(t, "config")
+		exclusive, noisy := text == apart, rapid.Bool().Draw(t, "noisy")
+		if noisy {
+			text = strings.Replace(text, "control: {mode: on", "control: {mode: on, noisy: {mode: on}", 1)
+		}
 		var h *loopNode
 		s := withLoop(knobSetup{config: text, originals: journal}, &h)
 		newKnobNode(t, f, s)
+		h.waits, h.ready = map[string]float64{}, map[string]float64{}
 		defer func() { h.stop() }()
 		without := newKnobNode(t, f, knobSetup{config: "mode: preview\n"})
 		defer func() { without.stop() }()
@@ -50,6 +56,13 @@ func TestRandomLoop(t *testing.T) {
 			}
 			return rapid.SampledFrom(names).Draw(t, "name")
 		}
+		if noisy {
+			for _, name := range []string{"web/c", "hog/c"} {
+				h.run(service(name, 1000))
+				without.run(service(name, 1000))
+				milli[name] = 1000
+			}
+		}
 		made := 0
 		var seen reader
 		t.Repeat(map[string]func(*rapid.T){
@@ -57,7 +70,7 @@ func TestRandomLoop(t *testing.T) {
 				if len(h.spy.refused) > 0 {
 					t.Fatalf("refused: %v", h.spy.refused)
 				}
-				h.right(t, text == apart, milli)
+				h.right(t, exclusive, milli)
 				seen.read(t, h.agent)
 			},
 			"run": func(t *rapid.T) {
@@ -111,6 +124,23 @@ func TestRandomLoop(t *testing.T) {
 				h.throttled[name] = rapid.Bool().Draw(t, "throttled")
 				h.steps(200 * time.Millisecond)
 			},
+			"loud": func(t *rapid.T) { // others wait because of it
+				name, helps := "hog/c", rapid.Bool().Draw(t, "helps")
+				if !noisy || h.specs[name] == nil {
+					t.Skip("nobody")
+				}
+				for second := range 12 {
+					for other := range h.specs {
+						h.waits[other] = 0.01
+						if other != name && second > 1 && (!helps || h.set(other).Overlaps(h.set(name))) {
+							h.waits[other] = 0.5
+						}
+					}
+					h.uses[name], h.ready[name] = 2, 15
+					h.steps(time.Second)
+				}
+			},
+			"quiet":     func(*rapid.T) { clear(h.ready); clear(h.waits); h.steps(time.Second) },
 			"blind":     func(t *rapid.T) { h.blind = rapid.Bool().Draw(t, "blind"); h.steps(time.Second) },
 			"steps":     func(_ *rapid.T) { h.steps(3 * time.Second) },
 			"calm":      func(_ *rapid.T) { h.steps(time.Minute) },
@@ -141,7 +171,15 @@ func TestRandomLoop(t *testing.T) {
 // right checks what must hold at any time.
 func (h *loopNode) right(t testingT, apart bool, milli map[string]int) {
 	h.exclusive()
+	avoid := map[string]cpuset.Set{} // CPUs of pods that are kept apart, by container of others
 	h.loop(func() {
+		for _, s := range h.agent.Ledger.Separations() {
+			for _, other := range h.agent.Ledger.Holders() {
+				if other.Pod != s.Pod && other.Request.Class != workload.BE && h.specs[other.ID] != nil {
+					avoid[other.ID] = cpuset.Union(avoid[other.ID], s.CPUs)
+				}
+			}
+		}
 		var all cpuset.Set
 		sum := 0
 		for _, p := range h.agent.Ledger.Pools() {
@@ -152,6 +190,11 @@ func (h *loopNode) right(t testingT, apart bool, milli map[string]int) {
 			t.Errorf("pools have %d CPUs, %s of %s", sum, all, shared)
 		}
 	})
+	for name, cpus := range avoid {
+		if h.specs[name].State == workload.Running && h.set(name).Overlaps(cpus) {
+			t.Errorf("%s on %s is not kept off %s", name, h.set(name), cpus)
+		}
+	}
 	for name, m := range milli {
 		for _, dir := range []string{h.specs[name].CgroupsPath, h.podOfName(name).CgroupParent} {
 			v, err := h.spy.Read(dir, knobs.Quota)

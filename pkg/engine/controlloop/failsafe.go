@@ -148,7 +148,7 @@ func problemText(problem string) string {
 func (l *Loop) planFailsafe() []knobs.Change {
 	f := colocation.Failsafe{
 		Containers: l.Settings.Collect().Containers,
-		WriteCPUs:  (l.Ledger.Sizes() != nil || !l.Ledger.Lent().IsEmpty()) && l.Authority().Cpusets,
+		WriteCPUs:  (l.Ledger.Sizes() != nil || !l.Ledger.Lent().IsEmpty() || len(l.Ledger.Separations()) > 0) && l.Authority().Cpusets,
 		SharedCPUs: l.failsafePlan.shared, FloorCPUs: l.failsafePlan.floor,
 		Floor: l.Config.Control.Batch.Floor(&l.View.View), NestedQuotas: l.Settings.NestsQuotas(),
 		InForce: l.Settings.InForce(),

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/groups"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -18,6 +19,9 @@ import (
 func (l *Loop) Renew(before *config.Config) {
 	l.Changed()
 	l.short = l.short[:0]
+	if !separates(l.Authority(), l.Config) { // the new ledger has taken over who is kept apart
+		l.Ledger.Separate(nil)
+	}
 	if !l.begun {
 		l.failed = ""
 		return
@@ -72,6 +76,9 @@ func (l *Loop) GiveBack(next *config.Config) {
 	if !cache {
 		l.Groups.ShareCache(control.CacheShare{})
 	}
+	if !separates(may, next) {
+		l.separate(nil)
+	}
 	if may.Writes || !l.Authority().Writes {
 		return
 	}
@@ -83,6 +90,11 @@ func (l *Loop) GiveBack(next *config.Config) {
 		l.failsafePlan = failsafePlan{}
 		l.Failsafe.Replace(nil)
 	}
+}
+
+// separates reports whether noisy pods may be kept apart.
+func separates(may node.Authority, cfg *config.Config) bool {
+	return may.Acts(cfg.Control.Noisy.Mode) && may.Cpusets
 }
 
 // Inherit takes over, on the first Synchronize, the quotas and limits of batch work that an

@@ -92,6 +92,7 @@ func (l *Loop) ControllerStatus() []status.Controller {
 		{Name: "burst", Mode: may.Of(cfg.Burst.Mode)},
 		{Name: "demotion", Mode: may.Of(cfg.Demotion.Mode)},
 		{Name: "culprit", Mode: may.Of(cfg.Culprit.Mode)},
+		{Name: "noisy", Mode: may.Of(cfg.Noisy.Mode)},
 		{Name: "slo", Mode: may.BoundsMode(cfg, apart)},
 		{Name: "egress", Mode: steps(l.Shaper != nil, cfg.Egress.Mode)},
 		{Name: "memory", Mode: may.Of(cfg.Memory.Mode)},

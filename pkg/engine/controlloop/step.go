@@ -45,9 +45,36 @@ func (l *Loop) step(all bool) {
 		apiPods = l.APIPods()
 	}
 	l.View.SetAPIPods(apiPods)
-	in.Short, in.Given, in.Owed, in.Resizing = l.short, l.givenCPU(), l.Memory.Owed(), l.Settings.Resizing()
+	in.Short, in.Given, in.Owed, in.Resizing, in.Separated = l.short, l.givenCPU(), l.Memory.Owed(), l.Settings.Resizing(), l.Ledger.Separations()
 	l.perform(c.Step(&l.View, &in, l.Settings.Want))
 	l.stepAdvisors(&l.View.View)
+	l.stepSeparation(&in)
+}
+
+// stepSeparation keeps noisy pods apart from the others of their pools.
+func (l *Loop) stepSeparation(in *colocation.Inputs) {
+	pods, acts, decided := l.Controllers.StepSeparation(&l.View, in, l.disturbed, l.Authority().Cpusets, l.Ledger.Separable)
+	l.Decisions.Add(l.View.Now, decided.Mode, decided.Decisions)
+	if !acts {
+		pods = nil
+	}
+	l.separate(pods)
+}
+
+// separate keeps these pods apart, and no others.
+func (l *Loop) separate(pods []string) {
+	before := l.Ledger.Version()
+	l.Ledger.Separate(pods)
+	if l.Ledger.Version() != before {
+		l.moveShared()
+	}
+}
+
+// moveShared moves containers without CPUs of their own after the ledger has divided the CPUs anew.
+func (l *Loop) moveShared() {
+	l.Record.PoolsResized()
+	l.CPUSets.TryApply()
+	l.measurePools()
 }
 
 // perform carries out what the controllers want.
@@ -118,12 +145,9 @@ func (l *Loop) resizePools(sizes []int) {
 		return
 	}
 	l.Ledger.SetSizes(sizes)
-	if l.LedgerState() == l.poolsOf {
-		return
+	if l.LedgerState() != l.poolsOf {
+		l.moveShared()
 	}
-	l.Record.PoolsResized()
-	l.CPUSets.TryApply()
-	l.measurePools()
 }
 
 // bound limits batch work to its budget, by CPU set, quota or both.
@@ -179,12 +203,9 @@ func (l *Loop) lendCPUs(cpus cpuset.Set) {
 	before := l.Ledger.Version()
 	l.Ledger.Lend(cpus)
 	l.View.Lent = node.Milli(l.Ledger.Lent())
-	if l.Ledger.Version() == before {
-		return
+	if l.Ledger.Version() != before {
+		l.moveShared()
 	}
-	l.Record.PoolsResized()
-	l.CPUSets.TryApply()
-	l.measurePools()
 }
 
 // stepAdvisors steps the controllers that only report, and saves what they have learned.
