@@ -88,7 +88,6 @@ func (t *tracer) read(service, hog *runtime.Pod) (waits.Waits, error) {
 	}
 	name("service", own)
 	name("batch", of(hog))
-	name("generator", threads(os.Getpid()))
 	trace, err := os.Open(filepath.Join(t.instance, "trace"))
 	if errs = append(errs, err); err != nil {
 		return waits.Waits{}, errors.Join(errs...)
@@ -100,6 +99,8 @@ func (t *tracer) read(service, hog *runtime.Pod) (waits.Waits, error) {
 			return group
 		case task.Name == "probe": // a process that the hog started, and that has ended
 			return "batch"
+		case task.Name == "mix": // a thread of this program, which may have ended, too
+			return "generator"
 		}
 		return "others"
 	})
