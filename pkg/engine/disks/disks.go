@@ -39,6 +39,7 @@ type Keeper struct {
 	busy      bool             // a change is under way
 	next      func()           // the change to begin then; nil for none
 	originals iocost.Originals // replaced, never changed in place
+	writing   chan struct{}    // holds a value while parameters are written
 	said      map[string]string
 }
 
@@ -46,7 +47,7 @@ type Keeper struct {
 // outside of the goroutine that owns the journal, and then in it. Without a host (nil), the Keeper
 // only says why, as lacks tells.
 func New(host Host, lacks string, j *journal.Journal, aside func(work, then func()), log logrus.FieldLogger) *Keeper {
-	k := &Keeper{host: host, lacks: lacks, journal: j, aside: aside, log: log, said: map[string]string{}}
+	k := &Keeper{host: host, lacks: lacks, journal: j, aside: aside, log: log, writing: make(chan struct{}, 1), said: map[string]string{}}
 	if _, err := j.State(state, &k.originals); err != nil {
 		log.WithError(err).Warn("What io.cost was before is lost: it can't be given back")
 	}
@@ -131,7 +132,9 @@ func (k *Keeper) write(p iocost.Planned) {
 	}
 	var errs []error
 	k.begin(func() {
+		k.writing <- struct{}{}
 		errs = writeAll(k.host, p.Writes)
+		<-k.writing
 	}, func() {
 		k.originals = iocost.AfterWrites(p.Originals, p.Writes, errs)
 		k.trouble("What io.cost was before can't be noted", save(k.journal, k.originals))
@@ -183,7 +186,8 @@ func (k *Keeper) say(matter, text string, log func()) {
 }
 
 // Leave gives back all originals before the process ends. It waits at most so long for a disk that
-// hangs; its originals stay in the journal, for the next start or sluice restore.
+// hangs, also if it hangs in an earlier write. The originals then stay in the journal, for the next
+// start or sluice restore.
 func (k *Keeper) Leave(patience time.Duration) {
 	if k.host == nil || len(k.originals) == 0 {
 		return
@@ -194,7 +198,9 @@ func (k *Keeper) Leave(patience time.Duration) {
 	}
 	done, originals := make(chan result, 1), k.originals
 	go func() {
+		k.writing <- struct{}{} // a write that hangs has yet to change what is found
 		left, err := giveBack(k.host, originals)
+		<-k.writing
 		done <- result{left, err}
 	}()
 	err := fmt.Errorf("they took longer than %s", patience)

@@ -127,6 +127,7 @@ func TestTrouble(t *testing.T) {
 		t.Errorf("disks have %+v", h.now)
 	}
 	h.disks = h.disks[1:] // unplugged
+	delete(h.now, "8:0")
 	k.Set(nil, always)
 	if h.now["8:16"] != (iocost.QoS{}) || len(k.originals) > 0 {
 		t.Errorf("disks have %+v; %+v", h.now, k.originals)
@@ -213,6 +214,30 @@ func TestLeave(t *testing.T) {
 		}
 		k.Leave(5 * time.Second)
 	})
+}
+
+// A disk hangs since before the end: its parameters come late, and must not stay without a record.
+func TestLeaveWhileWriting(t *testing.T) {
+	t.Parallel()
+	for name, hangs := range map[string]time.Duration{"it ends in time": 2 * time.Second, "it takes too long": time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHost()
+			k, _ := keeper(t, h, "")
+			k.aside = func(work, _ func()) { go work() } // the loop has ended: nobody takes the result
+			h.hangs = make(chan struct{})
+			k.write(iocost.Plan(nil, h.disks, nil, want))
+			synctest.Wait()
+			go func() {
+				time.Sleep(hangs)
+				close(h.hangs)
+			}()
+			k.Leave(5 * time.Second)
+			time.Sleep(time.Hour)
+			if err := Restore(h, k.journal); err != nil || h.now["8:0"] != (iocost.QoS{}) || h.now["8:16"] != (iocost.QoS{}) {
+				t.Errorf("%s: %v; disks have %+v", name, err, h.now)
+			}
+		})
+	}
 }
 
 func TestRestoreFails(t *testing.T) {

@@ -49,8 +49,9 @@ type Planned struct {
 
 // Plan compares the parameters found with those wanted. If parameters differ from Sluice's last
 // write, another program has changed them: where it has enabled io.cost, the disk is that program's,
-// and otherwise its parameters become the original. Plan forgets disks that are gone: a new disk may
-// have the number of an earlier one.
+// and otherwise its parameters become the original. Plan forgets disks that are gone, which have no
+// parameters: a new disk may have the number of an earlier one. A disk that only the list lacks, as
+// while an NVMe controller is reset, keeps its record.
 func Plan(found map[string]QoS, disks []Disk, originals Originals, want Want) Planned {
 	p := Planned{Originals: Originals{}}
 	for _, d := range slices.SortedFunc(slices.Values(disks), func(a, b Disk) int { return cmp.Compare(a.Name, b.Name) }) {
@@ -60,6 +61,12 @@ func Plan(found map[string]QoS, disks []Disk, originals Originals, want Want) Pl
 			to, wanted = want(d)
 		}
 		p.add(d, found[d.Number], to, wanted, originals)
+	}
+	for number, record := range originals {
+		listed := slices.ContainsFunc(disks, func(d Disk) bool { return d.Number == number })
+		if now, exists := found[number]; exists && !listed && (now == record.Was || now == record.Now) {
+			p.Originals[number] = record
+		}
 	}
 	return p
 }
