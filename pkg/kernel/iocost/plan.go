@@ -43,6 +43,7 @@ type Write struct {
 type Planned struct {
 	Originals Originals // the records to save durably, before the writes
 	Writes    []Write
+	WithCost  []string // numbers of the disks on which io.cost is enabled after the writes, by any program
 	Enabled   []string // names of the disks on which Sluice has io.cost enabled after the writes
 	Others    []string // names of disks that Want wants, and on which another program has enabled io.cost: they stay as they are
 }
@@ -79,6 +80,7 @@ func (p *Planned) add(d Disk, now, to QoS, wanted bool, originals Originals) {
 	}
 	switch {
 	case original.Enabled:
+		p.WithCost = append(p.WithCost, d.Number)
 		if wanted {
 			p.Others = append(p.Others, d.Name)
 		}
@@ -88,6 +90,7 @@ func (p *Planned) add(d Disk, now, to QoS, wanted bool, originals Originals) {
 	case !wanted:
 		to = original
 	default:
+		p.WithCost = append(p.WithCost, d.Number)
 		p.Enabled = append(p.Enabled, d.Name)
 	}
 	p.Originals[d.Number] = Record{Original: original, Was: now, Now: to}

@@ -59,6 +59,21 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+func TestWithCost(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		want Want
+		with []string
+	}{
+		"on": {all, []string{"259:0", "8:0"}}, "on for one": {only(nvme, ssd), []string{"259:0", "8:0"}}, "off": {nil, []string{"8:0"}},
+	} {
+		got := Plan(map[string]QoS{"8:0": others, "259:0": ssd}, []Disk{sda, nvme}, Originals{"259:0": {Now: ssd}}, test.want)
+		if !slices.Equal(got.WithCost, test.with) {
+			t.Errorf("%s: %v", name, got.WithCost)
+		}
+	}
+}
+
 func only(disk Disk, q QoS) Want {
 	return func(d Disk) (QoS, bool) { return q, d == disk }
 }
