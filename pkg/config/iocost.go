@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/kernel/iocost"
@@ -71,6 +72,9 @@ func (d *decoder) checkIOCost(c *IOCost) {
 		at := fmt.Sprintf("ioCost.disks[%d]", i)
 		if disk.Name == "" {
 			d.fail(at, `is for no disk; give it a name, for all disks name: "*"`)
+		}
+		if strings.Contains(disk.Name, "/") {
+			d.fail(at+".name", "%s: must be a name in /sys/block, such as nvme0n1", quote(disk.Name))
 		}
 		d.glob(at+".name", disk.Name)
 		d.latency(at+".readLatency", disk.ReadLatency)

@@ -61,6 +61,7 @@ func TestIOCostErrors(t *testing.T) {
 		"disks: [{name: sda, minPercent: -1}]":      "ioCost.disks[0].minPercent: -1: must be 1 to 10000",
 		"disks: [{name: sda, maxPercent: 20}]":      "ioCost.disks[0].maxPercent: 20: must be at least minPercent, which is 25",
 		"disks: [{name: sda, latency: 20ms}]":       "ioCost.disks[0].latency: is not a key that Sluice knows",
+		"disks: [{name: /dev/nvme0n1}]":             "ioCost.disks[0].name: \"/dev/nvme0n1\": must be a name in /sys/block, such as nvme0n1",
 		"disks: [{name: sda}, {name: a/b/\\}]":      "ioCost.disks[1].name",
 	} {
 		if _, err := Parse([]byte("ioCost: {" + text + "}")); err == nil || !strings.Contains(err.Error(), want) {

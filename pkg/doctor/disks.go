@@ -15,9 +15,10 @@ func (n *node) disks() []Finding {
 		return nil
 	}
 	const name, scheduler = "disks", "the bfq scheduler: echo bfq > /sys/block/DISK/queue/scheduler"
-	var deaf, unnamed []string
+	var heed, deaf, unnamed []string
 	for _, d := range n.Disks {
 		if d.ByWeight() || n.IOCost[d.Number].Enabled {
+			heed = append(heed, d.Name)
 			continue
 		}
 		deaf = append(deaf, d.Name)
@@ -25,10 +26,11 @@ func (n *node) disks() []Finding {
 			unnamed = append(unnamed, d.Name)
 		}
 	}
+	slices.Sort(heed)
 	slices.Sort(deaf)
 	slices.Sort(unnamed)
 	if deaf == nil {
-		return []Finding{ok(name, "all heed I/O weights, by io.cost or bfq")}
+		return []Finding{ok(name, "I/O weights have an effect on "+some(heed)+", by io.cost or bfq")}
 	}
 	what := "I/O weights have no effect on " + some(deaf) + ": io.cost is off there, and the scheduler is not bfq"
 	switch {
@@ -36,6 +38,8 @@ func (n *node) disks() []Finding {
 		return []Finding{note(name, what+"; "+oneLine(n.IOCostErr), scheduler)}
 	case n.Config == nil || n.Config.IOCost.Mode != config.IOCostOn:
 		return []Finding{note(name, what, "ioCost: {mode: on} in the configuration; or "+scheduler)}
+	case n.Config.Mode != config.On:
+		return []Finding{note(name, what+"; Sluice changes nothing in preview", "mode: on in the configuration; or "+scheduler)}
 	case unnamed != nil:
 		return []Finding{note(name, what, "name "+some(unnamed)+" in ioCost.disks of the configuration; or "+scheduler)}
 	}

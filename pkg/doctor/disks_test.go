@@ -24,9 +24,10 @@ func TestDisks(t *testing.T) {
 		want   string // in what and do
 	}{
 		"io.cost is off":    {disks: []iocost.Disk{sda, nvme}, level: Note, want: "no effect on nvme0n1: io.cost is off there, and the scheduler is not bfq|ioCost: {mode: on}"},
-		"all have one":      {disks: []iocost.Disk{sda, nvme}, cost: on, want: "all heed I/O weights"},
+		"all have one":      {disks: []iocost.Disk{sda, nvme}, cost: on, want: "have an effect on nvme0n1, sda, by io.cost or bfq"},
 		"no io.cost at all": {disks: []iocost.Disk{nvme}, err: errors.New("not supported here: io.cost is part of cgroup v2"), level: Note, want: "cgroup v2|the bfq scheduler"},
 		"another is named":  {disks: []iocost.Disk{nvme}, config: "ioCost: {mode: on, disks: [{name: sd*}]}", level: Note, want: "no effect on nvme0n1|name nvme0n1 in ioCost.disks"},
+		"in preview":        {disks: []iocost.Disk{nvme}, config: "mode: preview\nioCost: {mode: on}", level: Note, want: "no effect on nvme0n1|Sluice changes nothing in preview|mode: on"},
 		"it is to be on":    {disks: []iocost.Disk{nvme}, config: "ioCost: {mode: on}", level: Warn, want: "although the configuration has|start the plugin"},
 	} {
 		f := facts(fstest.MapFS{}, mainlineV2())

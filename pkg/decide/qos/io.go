@@ -1,6 +1,7 @@
 package qos
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -34,19 +35,22 @@ func (t *tuner) io() {
 }
 
 // ioWeight sets weights where this kernel has them. Disks with the scheduler BFQ have a file of their
-// own on v2. Where it exists, weights of single disks are for these disks: without io.cost, the
-// kernel refuses them in io.weight.
+// own on v2. Where it exists, the weight of a single disk is for that file unless the disk has
+// io.cost: the kernel refuses it in the file that the disk doesn't heed.
 func (t *tuner) ioWeight(w knobs.Weights, set func(knobs.Knob, knobs.Value)) {
 	if t.has(knobs.BFQWeight) {
-		set(knobs.BFQWeight, w.PerDevice())
-		if !t.node.IOCost {
-			w.Devices = nil
-		}
+		bfq := knobs.Weights{Default: w.Default, Devices: maps.Clone(w.Devices)}
+		maps.DeleteFunc(bfq.Devices, func(d knobs.Device, _ int) bool { return t.hasCost(d) })
+		set(knobs.BFQWeight, bfq.PerDevice())
+		w.Devices = maps.Clone(w.Devices)
+		maps.DeleteFunc(w.Devices, func(d knobs.Device, _ int) bool { return !t.hasCost(d) })
 	}
 	if t.has(knobs.IOWeight) {
 		set(knobs.IOWeight, w.PerDevice())
 	}
 }
+
+func (t *tuner) hasCost(d knobs.Device) bool { return slices.Contains(t.node.CostDisks, d.String()) }
 
 // ClassWeights returns the I/O weights of the cgroups that hold the pods of a QoS class, from the
 // weights of all their pods, by the pods' paths. The kernel compares siblings only, so that a class

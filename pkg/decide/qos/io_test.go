@@ -8,23 +8,25 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// With the scheduler BFQ, a kernel has two files of weights. Weights of single disks are for BFQ
-// unless io.cost is on.
+// With the scheduler BFQ, a kernel has two files of weights. The kernel refuses the weight of a single
+// disk in the file that the disk doesn't heed.
 func TestWeightsOfBothSchedulers(t *testing.T) {
 	t.Parallel()
 	const text = "default 20\n8:0 50"
+	disk := []string{"8:0"}
 	for name, test := range map[string]struct {
-		has    []knobs.Knob
-		ioCost bool
-		want   map[knobs.Knob]string
+		has  []knobs.Knob
+		cost []string // disks with io.cost
+		want map[knobs.Knob]string
 	}{
-		"io.cost alone":           {[]knobs.Knob{knobs.IOWeight}, false, map[knobs.Knob]string{knobs.IOWeight: text}},
-		"bfq alone":               {[]knobs.Knob{knobs.BFQWeight}, false, map[knobs.Knob]string{knobs.BFQWeight: text}},
-		"both":                    {[]knobs.Knob{knobs.IOWeight, knobs.BFQWeight}, false, map[knobs.Knob]string{knobs.IOWeight: "default 20", knobs.BFQWeight: text}},
-		"both, and io.cost is on": {[]knobs.Knob{knobs.IOWeight, knobs.BFQWeight}, true, map[knobs.Knob]string{knobs.IOWeight: text, knobs.BFQWeight: text}},
-		"none":                    {nil, false, map[knobs.Knob]string{}},
+		"io.cost alone":           {[]knobs.Knob{knobs.IOWeight}, nil, map[knobs.Knob]string{knobs.IOWeight: text}},
+		"bfq alone":               {[]knobs.Knob{knobs.BFQWeight}, nil, map[knobs.Knob]string{knobs.BFQWeight: text}},
+		"both":                    {[]knobs.Knob{knobs.IOWeight, knobs.BFQWeight}, nil, map[knobs.Knob]string{knobs.IOWeight: "default 20", knobs.BFQWeight: text}},
+		"both, and io.cost is on": {[]knobs.Knob{knobs.IOWeight, knobs.BFQWeight}, disk, map[knobs.Knob]string{knobs.IOWeight: text, knobs.BFQWeight: "default 20"}},
+		"io.cost is on elsewhere": {[]knobs.Knob{knobs.IOWeight, knobs.BFQWeight}, []string{"8:16"}, map[knobs.Knob]string{knobs.IOWeight: "default 20", knobs.BFQWeight: text}},
+		"none":                    {nil, nil, map[knobs.Knob]string{}},
 	} {
-		node := Node{Disks: []string{"8:0"}, IOCost: test.ioCost}
+		node := Node{Disks: disk, CostDisks: test.cost}
 		for _, k := range test.has {
 			node.Features.Knobs[k] = knobs.Feature{State: knobs.Supported, V2: true}
 		}

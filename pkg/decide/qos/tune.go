@@ -25,7 +25,7 @@ type Node struct {
 
 	Swap bool // the node has swap
 
-	IOCost bool // io.cost is enabled on disks
+	CostDisks []string // "major:minor" of the disks on which io.cost is known to be enabled
 
 	CPURatio int // by which the CPU limits of services are divided, in hundredths; up to 100 for not at all
 

@@ -131,7 +131,6 @@ func New(o Options) *Agent {
 		Latencies: latency.New(),
 	}
 	a.QoS.CPURatio = int(o.Config.CPUNormalization.Ratio)
-	a.QoS.IOCost = o.Config.IOCost.Mode == config.IOCostOn
 	a.events = eventloop.New(eventloop.Hooks{
 		Before: func() {
 			a.Reconciler.BeginEvent()

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -63,15 +64,30 @@ func TestDisks(t *testing.T) {
 	inBubble(t, setup{config: ioCost, disks: d}, func(t *testing.T, n *testNode) {
 		n.sleep(time.Second)
 		d.expect(t, 1)
+		weighs := func(want ...string) {
+			t.Helper()
+			err := n.agent.events.Do("look", func() error {
+				if got := n.agent.QoS.CostDisks; !slices.Equal(got, want) {
+					t.Errorf("weights of %q are in io.weight, want %q", got, want)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		weighs("259:0")
 		d.mu.Lock()
 		d.all = append(d.all, iocost.Disk{Name: "sda", Number: "8:0"})
 		d.mu.Unlock()
 		n.sleep(time.Minute)
 		d.expect(t, 2)
+		weighs("259:0", "8:0")
 		mustReload(t, n.agent, "ioCost: {mode: on, disks: [{name: sda}]}")
 		d.expect(t, 1)
 		mustReload(t, n.agent, "ioCost: {mode: off}")
 		d.expect(t, 0)
+		weighs()
 		mustReload(t, n.agent, "ioCost: {mode: on}")
 		d.expect(t, 2)
 		mustReload(t, n.agent, "mode: preview\nioCost: {mode: on}")

@@ -105,7 +105,6 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	}
 	a.QoS.BEPageCachePercent = cfg.Memory.BEPageCachePercent
 	a.QoS.CPURatio = int(cfg.CPUNormalization.Ratio)
-	a.QoS.IOCost = cfg.IOCost.Mode == config.IOCostOn
 	a.QoS.BurstLoop = a.Authority().Acts(cfg.Control.Burst.Mode)
 	for _, c := range a.Order {
 		a.renewRequest(c)

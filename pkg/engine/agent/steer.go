@@ -70,6 +70,14 @@ func (a *Agent) setDisks() {
 	}
 }
 
+// weighDisks gives containers their weights of single disks where the disks heed them now.
+func (a *Agent) weighDisks(withCost []string) {
+	a.QoS.CostDisks = withCost
+	if a.Synced && a.ctx.Err() == nil {
+		a.podsettings.ReconcileAll(a.loop.Memory.Owns)
+	}
+}
+
 // leaveDisks gives back what the disks had, also when koordlet has started since.
 func (a *Agent) leaveDisks() {
 	if a.Config.Mode == config.On {

@@ -129,7 +129,7 @@ func (l *Loop) undoFailsafe() {
 	l.CPUSets.Resync()
 	for t := range l.Reconciler.Cgroups() {
 		for _, k := range t.Settings() {
-			if k.Knob == knobs.Quota || k.Knob == knobs.Weight && k.ScalePercent > 0 {
+			if k.Knob == knobs.Quota || k.Knob == knobs.Weight && k.ScalePercent > 0 || isClassIOWeight(t.Level, k.Knob) {
 				l.Reconciler.Expect(t.Path, k.Knob)
 			}
 		}
@@ -161,7 +161,7 @@ func (l *Loop) planFailsafe() []knobs.Change {
 			}
 		}
 	}
-	changes := l.failsafeWeights(f.Plan())
+	changes := l.failsafeIOWeights(l.failsafeWeights(f.Plan()))
 	colocation.SortChanges(changes)
 	return changes
 }
@@ -195,4 +195,24 @@ func (l *Loop) failsafeWeights(changes []knobs.Change) []knobs.Change {
 		}
 	}
 	return changes
+}
+
+// failsafeIOWeights lists the changes that restore the I/O weights of QoS classes whose pods are all
+// batch work: a service of that class may start while the plugin is away.
+func (l *Loop) failsafeIOWeights(changes []knobs.Change) []knobs.Change {
+	for t := range l.Reconciler.Cgroups() {
+		for _, k := range t.Settings() {
+			if !isClassIOWeight(t.Level, k.Knob) {
+				continue
+			}
+			if e, kept := l.Journal.Entry(t.Path, k.Knob); kept && e.Wrote != nil {
+				changes = append(changes, knobs.Change{Object: t.Object, Knob: k.Knob, From: e.Value, To: e.Value, Why: "the loop is gone: a service of this class may start"})
+			}
+		}
+	}
+	return changes
+}
+
+func isClassIOWeight(level knobs.Level, knob knobs.Knob) bool {
+	return level == knobs.ClassLevel && (knob == knobs.IOWeight || knob == knobs.BFQWeight)
 }

@@ -34,19 +34,23 @@ type Keeper struct {
 	lacks   string // why there is no host
 	journal *journal.Journal
 	aside   func(work, then func())
+	changed func(withCost []string)
 	log     logrus.FieldLogger
 
 	busy      bool             // a change is under way
 	next      func()           // the change to begin then; nil for none
 	originals iocost.Originals // replaced, never changed in place
+	withCost  []string         // numbers of the disks on which io.cost is enabled
+	writing   chan struct{}    // holds a value while parameters are written
 	said      map[string]string
 }
 
 // New makes a Keeper, with the originals that an earlier run left in the journal. aside runs work
-// outside of the goroutine that owns the journal, and then in it. Without a host (nil), the Keeper
-// only says why, as lacks tells.
-func New(host Host, lacks string, j *journal.Journal, aside func(work, then func()), log logrus.FieldLogger) *Keeper {
-	k := &Keeper{host: host, lacks: lacks, journal: j, aside: aside, log: log, said: map[string]string{}}
+// outside of the goroutine that owns the journal, and then in it. changed is called there with the
+// numbers of the disks on which io.cost is enabled, when they are others than before. Without a host
+// (nil), the Keeper only says why, as lacks tells.
+func New(host Host, lacks string, j *journal.Journal, aside func(work, then func()), changed func(withCost []string), log logrus.FieldLogger) *Keeper {
+	k := &Keeper{host: host, lacks: lacks, journal: j, aside: aside, changed: changed, log: log, writing: make(chan struct{}, 1), said: map[string]string{}}
 	if _, err := j.State(state, &k.originals); err != nil {
 		log.WithError(err).Warn("What io.cost was before is lost: it can't be given back")
 	}
@@ -131,7 +135,9 @@ func (k *Keeper) write(p iocost.Planned) {
 	}
 	var errs []error
 	k.begin(func() {
+		k.writing <- struct{}{}
 		errs = writeAll(k.host, p.Writes)
+		<-k.writing
 	}, func() {
 		k.originals = iocost.AfterWrites(p.Originals, p.Writes, errs)
 		k.trouble("What io.cost was before can't be noted", save(k.journal, k.originals))
@@ -139,8 +145,16 @@ func (k *Keeper) write(p iocost.Planned) {
 	})
 }
 
-// report logs what is new.
+// report logs what is new, and tells of it.
 func (k *Keeper) report(p iocost.Planned, errs []error) {
+	withCost := slices.DeleteFunc(p.WithCost, func(number string) bool {
+		at := slices.IndexFunc(p.Writes, func(w iocost.Write) bool { return w.Number == number })
+		return at >= 0 && errs[at] != nil
+	})
+	if !slices.Equal(withCost, k.withCost) {
+		k.withCost = withCost
+		k.changed(withCost)
+	}
 	failed := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, iocost.ErrGone) })
 	err := errors.Join(failed...)
 	if k.trouble("The kernel refuses parameters of disks, which stay as they are", err); err != nil {
@@ -183,7 +197,8 @@ func (k *Keeper) say(matter, text string, log func()) {
 }
 
 // Leave gives back all originals before the process ends. It waits at most so long for a disk that
-// hangs; its originals stay in the journal, for the next start or sluice restore.
+// hangs, also if it hangs in an earlier write. The originals then stay in the journal, for the next
+// start or sluice restore.
 func (k *Keeper) Leave(patience time.Duration) {
 	if k.host == nil || len(k.originals) == 0 {
 		return
@@ -194,7 +209,9 @@ func (k *Keeper) Leave(patience time.Duration) {
 	}
 	done, originals := make(chan result, 1), k.originals
 	go func() {
+		k.writing <- struct{}{} // a write that hangs has yet to change what is found
 		left, err := giveBack(k.host, originals)
+		<-k.writing
 		done <- result{left, err}
 	}()
 	err := fmt.Errorf("they took longer than %s", patience)

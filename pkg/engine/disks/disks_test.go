@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -70,7 +71,7 @@ func keeper(t *testing.T, h Host, file string) (*Keeper, *logtest.Hook) {
 	}
 	t.Cleanup(func() { j.Close() })
 	log, hook := logtest.NewNullLogger()
-	return New(h, "this kernel has none", j, atOnce, log), hook
+	return New(h, "this kernel has none", j, atOnce, func([]string) {}, log), hook
 }
 
 func TestSet(t *testing.T) {
@@ -79,8 +80,13 @@ func TestSet(t *testing.T) {
 	h.now["8:16"] = iocost.QoS{Enabled: true}
 	file := filepath.Join(t.TempDir(), "originals")
 	k, log := keeper(t, h, file)
+	var told []string
+	k.changed = func(withCost []string) { told = append(told, strings.Join(withCost, " ")) }
 	for range 3 {
 		k.Set(want, always)
+	}
+	if !slices.Equal(told, []string{"8:0 8:16"}) {
+		t.Errorf("it tells of %q", told)
 	}
 	if h.now["8:0"] != ssd || h.now["8:16"] != (iocost.QoS{Enabled: true}) || h.writes != 1 {
 		t.Errorf("disks have %+v after %d writes", h.now, h.writes)
@@ -118,8 +124,8 @@ func TestTrouble(t *testing.T) {
 	for range 3 {
 		k.Set(want, always)
 	}
-	if n := len(log.AllEntries()); n != 1 || h.writes != 6 {
-		t.Errorf("%d messages of %d refused writes", n, h.writes)
+	if n := len(log.AllEntries()); n != 1 || h.writes != 6 || len(k.withCost) > 0 {
+		t.Errorf("%d messages of %d refused writes; io.cost is on for %v", n, h.writes, k.withCost)
 	}
 	h.fails = nil
 	k.Set(want, always)
@@ -127,6 +133,7 @@ func TestTrouble(t *testing.T) {
 		t.Errorf("disks have %+v", h.now)
 	}
 	h.disks = h.disks[1:] // unplugged
+	delete(h.now, "8:0")
 	k.Set(nil, always)
 	if h.now["8:16"] != (iocost.QoS{}) || len(k.originals) > 0 {
 		t.Errorf("disks have %+v; %+v", h.now, k.originals)
@@ -213,6 +220,30 @@ func TestLeave(t *testing.T) {
 		}
 		k.Leave(5 * time.Second)
 	})
+}
+
+// A disk hangs since before the end: its parameters come late, and must not stay without a record.
+func TestLeaveWhileWriting(t *testing.T) {
+	t.Parallel()
+	for name, hangs := range map[string]time.Duration{"it ends in time": 2 * time.Second, "it takes too long": time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHost()
+			k, _ := keeper(t, h, "")
+			k.aside = func(work, _ func()) { go work() } // the loop has ended: nobody takes the result
+			h.hangs = make(chan struct{})
+			k.write(iocost.Plan(nil, h.disks, nil, want))
+			synctest.Wait()
+			go func() {
+				time.Sleep(hangs)
+				close(h.hangs)
+			}()
+			k.Leave(5 * time.Second)
+			time.Sleep(time.Hour)
+			if err := Restore(h, k.journal); err != nil || h.now["8:0"] != (iocost.QoS{}) || h.now["8:16"] != (iocost.QoS{}) {
+				t.Errorf("%s: %v; disks have %+v", name, err, h.now)
+			}
+		})
+	}
 }
 
 func TestRestoreFails(t *testing.T) {

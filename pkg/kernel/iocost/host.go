@@ -56,9 +56,9 @@ func (h *Host) Write(w Write) error {
 }
 
 // Disks lists the whole disks below a root folder that a driver has found, have a request queue of
-// their own (/sys/block/DISK/mq) and whose media can't be removed. Others have no such queue: loop
-// devices, partitions, and what is built upon disks (dm, md), whose operations io.cost sees when
-// they reach the disks.
+// their own (/sys/block/DISK/mq) and whose media can't be removed. It omits loop devices, partitions,
+// and what is built upon disks (dm, md), since io.cost sees their operations when they reach the
+// disks. An NVMe disk with several paths has no queue, and the paths have no number.
 func Disks(root fs.FS) ([]Disk, error) {
 	numbers, err := sysfs.Disks(root)
 	if err != nil {

@@ -43,14 +43,16 @@ type Write struct {
 type Planned struct {
 	Originals Originals // the records to save durably, before the writes
 	Writes    []Write
+	WithCost  []string // numbers of the disks on which io.cost is enabled after the writes, by any program
 	Enabled   []string // names of the disks on which Sluice has io.cost enabled after the writes
 	Others    []string // names of disks that Want wants, and on which another program has enabled io.cost: they stay as they are
 }
 
 // Plan compares the parameters found with those wanted. If parameters differ from Sluice's last
 // write, another program has changed them: where it has enabled io.cost, the disk is that program's,
-// and otherwise its parameters become the original. Plan forgets disks that are gone: a new disk may
-// have the number of an earlier one.
+// and otherwise its parameters become the original. Plan forgets disks that are gone, which have no
+// parameters: a new disk may have the number of an earlier one. A disk that only the list lacks, as
+// while an NVMe controller is reset, keeps its record.
 func Plan(found map[string]QoS, disks []Disk, originals Originals, want Want) Planned {
 	p := Planned{Originals: Originals{}}
 	for _, d := range slices.SortedFunc(slices.Values(disks), func(a, b Disk) int { return cmp.Compare(a.Name, b.Name) }) {
@@ -60,6 +62,12 @@ func Plan(found map[string]QoS, disks []Disk, originals Originals, want Want) Pl
 			to, wanted = want(d)
 		}
 		p.add(d, found[d.Number], to, wanted, originals)
+	}
+	for number, record := range originals {
+		listed := slices.ContainsFunc(disks, func(d Disk) bool { return d.Number == number })
+		if now, exists := found[number]; exists && !listed && (now == record.Was || now == record.Now) {
+			p.Originals[number] = record
+		}
 	}
 	return p
 }
@@ -72,6 +80,7 @@ func (p *Planned) add(d Disk, now, to QoS, wanted bool, originals Originals) {
 	}
 	switch {
 	case original.Enabled:
+		p.WithCost = append(p.WithCost, d.Number)
 		if wanted {
 			p.Others = append(p.Others, d.Name)
 		}
@@ -81,6 +90,7 @@ func (p *Planned) add(d Disk, now, to QoS, wanted bool, originals Originals) {
 	case !wanted:
 		to = original
 	default:
+		p.WithCost = append(p.WithCost, d.Number)
 		p.Enabled = append(p.Enabled, d.Name)
 	}
 	p.Originals[d.Number] = Record{Original: original, Was: now, Now: to}

@@ -49,10 +49,27 @@ func TestPlan(t *testing.T) {
 		"its parameters come back":    {map[string]QoS{"259:0": ssd}, Originals{"259:0": {Original: disabled, Was: disabled, Now: ssd}}, nil, []Write{{"259:0", disabled}}, Originals{"259:0": {Original: disabled, Was: ssd, Now: disabled}}, nil, nil},
 		"a disk was replaced":         {nil, Originals{"259:0": {Was: ssd, Now: ssd}}, only(nvme, ssd), []Write{{"259:0", ssd}}, written, []string{"nvme0n1"}, nil},
 		"a disk is gone":              {nil, Originals{"8:16": {Now: hdd}}, nil, nil, Originals{}, nil, nil},
+		"the list lacks a disk":       {map[string]QoS{"8:16": hdd}, Originals{"8:16": {Original: disabled, Now: hdd}}, nil, nil, Originals{"8:16": {Original: disabled, Now: hdd}}, nil, nil},
+		"and it is another program's": {map[string]QoS{"8:16": others}, Originals{"8:16": {Now: hdd}}, nil, nil, Originals{}, nil, nil},
 	} {
 		got := Plan(test.found, []Disk{sda, nvme}, test.originals, test.want)
 		if !slices.Equal(got.Writes, test.writes) || !maps.Equal(got.Originals, test.next) || !slices.Equal(got.Enabled, test.enabled) || !slices.Equal(got.Others, test.others) {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestWithCost(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		want Want
+		with []string
+	}{
+		"on": {all, []string{"259:0", "8:0"}}, "on for one": {only(nvme, ssd), []string{"259:0", "8:0"}}, "off": {nil, []string{"8:0"}},
+	} {
+		got := Plan(map[string]QoS{"8:0": others, "259:0": ssd}, []Disk{sda, nvme}, Originals{"259:0": {Now: ssd}}, test.want)
+		if !slices.Equal(got.WithCost, test.with) {
+			t.Errorf("%s: %v", name, got.WithCost)
 		}
 	}
 }
