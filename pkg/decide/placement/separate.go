@@ -83,8 +83,11 @@ func (l *Ledger) separate() (changed bool) {
 	return changed
 }
 
-// followSeparations moves memory after pods have got other CPUs apart.
+// followSeparations moves spare CPUs and memory after pods have got other CPUs apart.
 func (l *Ledger) followSeparations() {
+	if l.spares != nil {
+		l.lendSpare()
+	}
 	l.followPools()
 }
 
