@@ -149,6 +149,11 @@ func (l *Ledger) separable(pod string, chosen []Separation) (pool, cpus int, err
 	case workload.MilliCPU(left)*1000 < others:
 		return pool, 0, &RefusalError{Why: fmt.Sprintf("%s of its own would leave %d of pool %s, whose other containers request %s", humanize.Count(cpus, "CPU"), left, name, others), Shortage: true}
 	}
+	for i, other := range l.pools[:len(l.pools)-1] {
+		if other != all && other.Overlaps(all) { // a node that is too small to divide: the other pool could lose all of its CPUs
+			return pool, 0, &RefusalError{Why: fmt.Sprintf("it is in pool %s, which shares some of its CPUs with pool %s", name, l.config.Pools[i].Name)}
+		}
+	}
 	return pool, cpus, nil
 }
 

@@ -110,6 +110,7 @@ func TestSeparate(t *testing.T) {
 		"one core for each":     {"2 cores 2 threads", Default(), map[string]workload.Request{"loud": service(500), "web": service(500)}, "0,2", "1,3", "", ""},
 		"a single core":         {"1 cores 2 threads", Default(), map[string]workload.Request{"loud": service(500), "web": service(500)}, "", "", "", "more than half"},
 		"without hyperthreads":  {"4 cores", Default(), map[string]workload.Request{"loud": service(500), "web": service(500)}, "0", "1-3", "", ""},
+		"pools share in part":   {"2 cores", Config{Mode: Overlap, Pools: []Pool{{Name: "critical", Size: Size{Count: 1}}, {Name: "api", Size: Size{Count: 1}}, {Name: "online"}, {Name: "batch"}}}, map[string]workload.Request{"loud": service(500), "web": critical}, "", "0", "", "which shares some of its CPUs with pool critical"},
 		"without any container": {"4 cores", Default(), map[string]workload.Request{"web": service(500)}, "", "", "", "it has no container"},
 	} {
 		t.Run(name, func(t *testing.T) {
