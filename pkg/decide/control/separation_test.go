@@ -210,6 +210,7 @@ func TestSeparationWhom(t *testing.T) {
 		"a culprit":               {func(h *hall) { h.Pods[1].Squeezed = true }, ""},
 		"in another pool":         {func(h *hall) { h.at("loud").Pool, h.ExclusivePools = 0, true }, ""},
 		"in a pool that shares":   {func(h *hall) { h.at("loud").Pool = 0 }, "separate ns/loud"},
+		"in a pool with a size":   {func(h *hall) { h.at("loud").Pool, h.Pools[0].Disjoint, h.Pools[1].Disjoint = 0, 1<<1, 1<<0 }, ""},
 		"another change is tried": {func(h *hall) { h.busy = true }, ""},
 		"it is not measured":      {func(h *hall) { h.unread = true }, ""},
 		"it is not noisy now":     {func(h *hall) { h.loud(1.5) }, ""},
