@@ -76,3 +76,17 @@ func TestOneTrialAtATime(t *testing.T) {
 		}
 	}
 }
+
+// TestDisjointPools checks which pools have CPUs in common where batch work overlaps the others.
+func TestDisjointPools(t *testing.T) {
+	t.Parallel()
+	inv := inventory(running("web/a", "burstable", workload.LS))
+	inv.Pools = []placement.PoolCPUs{{Name: "critical", CPUs: cpus(0, 2)}, {Name: "api", CPUs: cpus(2, 8)}, {Name: "online", CPUs: cpus(2, 8)}, {Name: "batch", CPUs: cpus(0, 8)}}
+	v := &NodeView{}
+	v.SetInventory(inv)
+	for i, want := range []uint64{0b0110, 0b0001, 0b0001, 0} {
+		if got := v.Pools[i].Disjoint; got != want {
+			t.Errorf("pool %s: %04b, want %04b", inv.Pools[i].Name, got, want)
+		}
+	}
+}

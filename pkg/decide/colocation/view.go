@@ -123,7 +123,13 @@ func (v *NodeView) SetPoolCPUs(pools []placement.PoolCPUs) {
 	v.sets, v.spares = v.sets[:0], v.spares[:0]
 	for i, p := range pools {
 		v.sets, v.spares = append(v.sets, p.CPUs), append(v.spares, p.Spare)
-		v.Pools[i].Size, v.Pools[i].Spare = p.CPUs.Size(), p.Spare.Size()
+		pool := &v.Pools[i]
+		pool.Size, pool.Spare, pool.Disjoint = p.CPUs.Size(), p.Spare.Size(), 0
+		for j := range pools {
+			if !p.CPUs.Overlaps(pools[j].CPUs) {
+				pool.Disjoint |= 1 << j
+			}
+		}
 	}
 }
 

@@ -120,6 +120,7 @@ type Pool struct {
 	Name     string
 	Size     int               // number of CPUs
 	Spare    int               // those that batch work may use too
+	Disjoint uint64            // bit i is set if the pool has none of the CPUs of View.Pools[i]
 	Empty    bool              // the pool has no container
 	Request  workload.MilliCPU // sum of its containers' requests
 	Quota    workload.MilliCPU // largest CPU limit of one container; 0 if none has a limit

@@ -109,8 +109,12 @@ func poolOf(v *View, p *Pod) int {
 
 // shareCPUs reports whether two pods run on the same CPUs.
 func shareCPUs(v *View, a, b *Pod) bool {
-	of, other := poolOf(v, a), poolOf(v, b)
-	return of >= 0 && other >= 0 && (!v.ExclusivePools || of == other) && !a.Separated && !b.Separated
+	return v.overlap(poolOf(v, a), poolOf(v, b)) && !a.Separated && !b.Separated
+}
+
+// overlap reports whether two pools, by index in View.Pools, have CPUs in common. An index of -1 stands for none.
+func (v *View) overlap(a, b int) bool {
+	return a >= 0 && b >= 0 && (a == b || !v.ExclusivePools && v.Pools[a].Disjoint>>b&1 == 0)
 }
 
 // floor returns the least limit of a pod: for batch work its part of batch work's floor, and for a

@@ -14,6 +14,8 @@ const (
 	noisyCalm    = 120 * time.Second
 )
 
+const noisyApart = "it has far more work than the CPUs that it asked for, and is kept apart from the others of its pool, on as many CPUs as it requests: a larger request would give it more"
+
 // Noisy finds pods with many more runnable tasks than the CPUs that they requested. Such a pod
 // delays the others in its pool. Noisy only gives advice; Separation acts on what it finds.
 type Noisy struct {
@@ -70,7 +72,10 @@ func (n *Noisy) Step(v *View) ([]Advice, []Decision) {
 			}
 		}
 		s.at = at
-		if s.text != "" {
+		switch {
+		case s.text != "" && p.Separated:
+			n.advice = append(n.advice, Advice{p.Ref, noisyApart})
+		case s.text != "":
 			n.advice = append(n.advice, Advice{p.Ref, s.text})
 		}
 	}

@@ -328,8 +328,7 @@ func (s *Separation) decide(p *Pod, action, from, to, why string, facts []Fact) 
 func hasNeighbours(v *View, p *Pod) bool {
 	own := poolOf(v, p)
 	for i := range v.Pods {
-		other := &v.Pods[i]
-		if of := poolOf(v, other); other.UID != p.UID && other.Class != workload.BE && of >= 0 && (of == own || !v.ExclusivePools) {
+		if other := &v.Pods[i]; other.UID != p.UID && other.Class != workload.BE && v.overlap(own, poolOf(v, other)) {
 			return true
 		}
 	}

@@ -108,11 +108,17 @@ func TestSeparation(t *testing.T) {
 	if h.s.Closely() != "web" || h.s.Trying() {
 		t.Errorf("suspected: watched is %q, tried %v", h.s.Closely(), h.s.Trying())
 	}
+	if advice, _ := h.noisy.Step(&h.View); len(advice) != 1 || !strings.Contains(advice[0].Text, "pods beside it wait for it") {
+		t.Errorf("before it is apart, the advice is %v", advice)
+	}
 	h.steps(4)
 	if h.s.Closely() != "web" || !h.s.Trying() || !slices.Equal(h.apart, []string{"loud"}) {
 		t.Errorf("tried: watched is %q, tried %v, apart %v", h.s.Closely(), h.s.Trying(), h.apart)
 	}
 	h.steps(300)
+	if advice, _ := h.noisy.Step(&h.View); len(advice) != 1 || strings.Contains(advice[0].Text, "beside it") {
+		t.Errorf("while it is apart, the advice is %v", advice)
+	}
 	if h.s.Closely() != "" || h.s.Trying() || !slices.Equal(h.apart, []string{"loud"}) {
 		t.Errorf("held: watched is %q, tried %v, apart %v", h.s.Closely(), h.s.Trying(), h.apart)
 	}
@@ -204,6 +210,7 @@ func TestSeparationWhom(t *testing.T) {
 		"a culprit":               {func(h *hall) { h.Pods[1].Squeezed = true }, ""},
 		"in another pool":         {func(h *hall) { h.at("loud").Pool, h.ExclusivePools = 0, true }, ""},
 		"in a pool that shares":   {func(h *hall) { h.at("loud").Pool = 0 }, "separate ns/loud"},
+		"in a pool with a size":   {func(h *hall) { h.at("loud").Pool, h.Pools[0].Disjoint, h.Pools[1].Disjoint = 0, 1<<1, 1<<0 }, ""},
 		"another change is tried": {func(h *hall) { h.busy = true }, ""},
 		"it is not measured":      {func(h *hall) { h.unread = true }, ""},
 		"it is not noisy now":     {func(h *hall) { h.loud(1.5) }, ""},
@@ -300,9 +307,16 @@ func TestSeparationAtMost(t *testing.T) {
 func TestSeparationAllocs(t *testing.T) {
 	n, s := NewNoisy(time.Second), NewSeparation(time.Second)
 	none := func(string) (int, error) { return 0, errors.New("none") }
+	var disturbed []Disturbance
 	stepsWithout(t, fiveHundred(), func(v *View) {
+		disturbed = disturbed[:0]
+		for i := range v.Pods {
+			d := Disturbance{Pod: i}
+			d.Latest[runDelay] = Reading{at: v.Now, value: 0.5, above: 0.5}
+			disturbed = append(disturbed, d)
+		}
 		n.Step(v)
-		s.Step(v, nil, n, true, false, none)
+		s.Step(v, disturbed, n, true, false, none)
 	})
 }
 

@@ -278,8 +278,8 @@ func (l *Ledger) Release(id string) bool {
 	l.last = entry{}
 	if h.owns() {
 		l.layout()
-	} else {
-		l.separate()
+	} else if l.separate() {
+		l.followSeparations()
 	}
 	return true
 }

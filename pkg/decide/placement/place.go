@@ -72,8 +72,8 @@ func (l *Ledger) enter(h *Holder) {
 	l.put(h)
 	if h.owns() || old != nil && old.owns() {
 		l.layout()
-	} else {
-		l.separate()
+	} else if l.separate() {
+		l.followSeparations()
 	}
 }
 

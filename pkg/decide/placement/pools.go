@@ -18,8 +18,12 @@ func (l *Ledger) layout() {
 		return
 	}
 	l.version++
+	divided := false
 	defer func() {
 		l.separate()
+		if divided {
+			l.lendSpare()
+		}
 		l.rehome()
 		l.followPools()
 	}()
@@ -27,8 +31,7 @@ func (l *Ledger) layout() {
 	l.lent = l.lendable(l.lent)
 	shared, previous := l.shared, l.pools
 	l.pools = make([]cpuset.Set, len(l.config.Pools))
-	if l.follows() && l.divide(previous) {
-		l.lendSpare()
+	if divided = l.follows() && l.divide(previous); divided {
 		return
 	}
 	l.spares = nil

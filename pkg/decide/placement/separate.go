@@ -20,21 +20,20 @@ type Separation struct {
 // online pools run on the rest. Batch work that overlaps the pool is not affected. A pod whose pool cannot
 // spare the CPUs, see Separable, shares them with the others until it can.
 func (l *Ledger) Separate(pods []string) {
-	if slices.EqualFunc(l.separations, pods, func(s Separation, pod string) bool { return s.Pod == pod }) {
+	gone := func(s Separation) bool { return !slices.Contains(pods, s.Pod) }
+	if len(l.separations) == len(pods) && !slices.ContainsFunc(l.separations, gone) {
 		return
 	}
-	var next []Separation
+	next := slices.DeleteFunc(slices.Clone(l.separations), gone)
 	for _, pod := range pods {
-		s := Separation{Pod: pod}
-		if i := l.separationOf(pod); i >= 0 {
-			s = l.separations[i]
+		if l.separationOf(pod) < 0 {
+			next = append(next, Separation{Pod: pod})
 		}
-		next = append(next, s)
 	}
 	l.separations, l.last = next, entry{}
 	l.version++
 	l.separate()
-	l.followPools()
+	l.followSeparations()
 }
 
 // Separations lists the pods of Separate with the CPUs that they have; it must not be changed.
@@ -47,21 +46,28 @@ func (l *Ledger) Separable(pod string) (cpus int, err error) {
 	return cpus, err
 }
 
-// separate chooses the CPUs of the pods that are kept apart. A pod keeps those that it has as far as they
-// are its pool's.
-func (l *Ledger) separate() {
+// separate chooses the CPUs of the pods that are kept apart, and reports whether they have changed. A pod keeps
+// those that it has as far as they are its pool's.
+func (l *Ledger) separate() (changed bool) {
 	if l.entering || len(l.separations) == 0 {
-		return
+		return false
 	}
 	before := l.separations
 	chosen := make([]Separation, 0, len(before)) // a new slice, since Undo and clones may have the old one
-	for _, s := range before {
+	for i, s := range before {
 		had := s.CPUs
 		s.CPUs = cpuset.Set{}
 		if pool, n, err := l.separable(s.Pod, chosen); err == nil {
 			free := l.pools[pool]
 			for _, other := range chosen {
 				free = cpuset.Difference(free, other.CPUs)
+			}
+			unused := free
+			for _, other := range before[i+1:] {
+				unused = cpuset.Difference(unused, other.CPUs)
+			}
+			if unused.Size() >= n {
+				free = unused
 			}
 			if cores := l.wholeCores(free); cores.Size() >= n {
 				free = cores
@@ -70,9 +76,19 @@ func (l *Ledger) separate() {
 		}
 		chosen = append(chosen, s)
 	}
-	if l.separations = chosen; !slices.Equal(before, chosen) {
+	l.separations = chosen
+	if changed = !slices.Equal(before, chosen); changed {
 		l.version++
 	}
+	return changed
+}
+
+// followSeparations moves spare CPUs and memory after pods have got other CPUs apart.
+func (l *Ledger) followSeparations() {
+	if l.spares != nil {
+		l.lendSpare()
+	}
+	l.followPools()
 }
 
 // separable returns the pool of a pod that can be kept apart beside those in chosen, and its number of CPUs. All of
@@ -122,12 +138,21 @@ func (l *Ledger) separable(pod string, chosen []Separation) (pool, cpus int, err
 			others += h.Request.Milli
 		}
 	}
-	left := all.Size() - taken - cpus
-	switch name := l.config.Pools[pool].Name; {
-	case 2*(taken+cpus) > all.Size() || left < core:
-		return pool, 0, &RefusalError{Why: fmt.Sprintf("%s of its own would be more than half of the %d of pool %s that can be set apart", humanize.Count(taken+cpus, "CPU"), all.Size(), name), Shortage: true}
+	left, name := all.Size()-taken-cpus, l.config.Pools[pool].Name
+	switch {
+	case 2*(taken+cpus) > all.Size():
+		why := fmt.Sprintf("%s of its own would be more than half of the %d of pool %s", humanize.Count(cpus, "CPU"), all.Size(), name)
+		if taken > 0 {
+			why += fmt.Sprintf(", together with the %d of other pods that are kept apart", taken)
+		}
+		return pool, 0, &RefusalError{Why: why, Shortage: true}
 	case workload.MilliCPU(left)*1000 < others:
 		return pool, 0, &RefusalError{Why: fmt.Sprintf("%s of its own would leave %d of pool %s, whose other containers request %s", humanize.Count(cpus, "CPU"), left, name, others), Shortage: true}
+	}
+	for i, other := range l.pools[:len(l.pools)-1] {
+		if other != all && other.Overlaps(all) { // a node that is too small to divide: the other pool could lose all of its CPUs
+			return pool, 0, &RefusalError{Why: fmt.Sprintf("it is in pool %s, which shares some of its CPUs with pool %s", name, l.config.Pools[i].Name)}
+		}
 	}
 	return pool, cpus, nil
 }

@@ -110,6 +110,7 @@ func TestSeparate(t *testing.T) {
 		"one core for each":     {"2 cores 2 threads", Default(), map[string]workload.Request{"loud": service(500), "web": service(500)}, "0,2", "1,3", "", ""},
 		"a single core":         {"1 cores 2 threads", Default(), map[string]workload.Request{"loud": service(500), "web": service(500)}, "", "", "", "more than half"},
 		"without hyperthreads":  {"4 cores", Default(), map[string]workload.Request{"loud": service(500), "web": service(500)}, "0", "1-3", "", ""},
+		"pools share in part":   {"2 cores", Config{Mode: Overlap, Pools: []Pool{{Name: "critical", Size: Size{Count: 1}}, {Name: "api", Size: Size{Count: 1}}, {Name: "online"}, {Name: "batch"}}}, map[string]workload.Request{"loud": service(500), "web": critical}, "", "0", "", "which shares some of its CPUs with pool critical"},
 		"without any container": {"4 cores", Default(), map[string]workload.Request{"web": service(500)}, "", "", "", "it has no container"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -237,4 +238,62 @@ func TestFoundApart(t *testing.T) {
 			t.Errorf("%v: after a reconnection\n%sbefore\n%s", order, assignments(again), assignments(l))
 		}
 	}
+}
+
+// TestSeparatedStaysBesideAnother checks that a pod that is kept apart keeps its CPUs while another one gets some, in
+// whatever order they are named, and while the other one grows.
+func TestSeparatedStaysBesideAnother(t *testing.T) {
+	t.Parallel()
+	l := New(Default(), machine(t, "12 cores"))
+	place := func(pod, container string) {
+		t.Helper()
+		if _, err := l.Place(Identity{ID: pod + container, Pod: pod, Container: container}, service(1000), cpuset.Set{}, start); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pod := range []string{"a", "b", "web"} {
+		place(pod, "c")
+	}
+	l.Separate([]string{"b"})
+	before, _ := l.Assignment("bc")
+	check := func(when string, a int) {
+		t.Helper()
+		as, _ := l.Assignment("ac")
+		if after, _ := l.Assignment("bc"); after.CPUs != before.CPUs || as.CPUs.Size() != a || as.CPUs.Overlaps(after.CPUs) {
+			t.Errorf("%s: b was on %v and is on %v, a is on %v", when, before.CPUs, after.CPUs, as.CPUs)
+		}
+	}
+	l.Separate([]string{"a", "b"})
+	check("another one is kept apart", 1)
+	place("a", "d")
+	check("it grows", 2)
+	l.Separate([]string{"b", "a"})
+	check("another order", 2)
+	if l.Separate([]string{"b"}); len(l.Separations()) != 1 {
+		t.Errorf("apart are %v", l.Separations())
+	}
+}
+
+// TestSeparatedMemory checks that memory follows the CPUs when pods that come and go decide whether a pod can be kept
+// apart.
+func TestSeparatedMemory(t *testing.T) {
+	t.Parallel()
+	l := New(Default(), machine(t, "2 nodes 4 cores memory 8G"))
+	local := service(2000)
+	local.MemoryNodes.Policy = workload.MemoryLocal
+	l.Place(who("loud"), local, cpuset.Set{}, start)
+	l.Place(who("web"), service(1000), cpuset.Set{}, start)
+	l.Separate([]string{"pod-loud"})
+	has := func(want string) {
+		t.Helper()
+		h, _ := l.Holder("loud")
+		if as, _ := l.Assignment("loud"); l.machine.NodesOf(l.orOnline(as.CPUs)) != cpuset.MustParse(want) || h.Mems != cpuset.MustParse(want) {
+			t.Errorf("loud is on CPUs %v with memory nodes %v, want nodes %s", as.CPUs, h.Mems, want)
+		}
+	}
+	has("0")
+	l.Place(who("large"), service(6000), cpuset.Set{}, start)
+	has("0-1")
+	l.Release("large")
+	has("0")
 }

@@ -24,12 +24,13 @@ func (l *Ledger) SetSpare(counts []int) {
 }
 
 // lendSpare chooses the spare CPUs of the pools as they are now, on whole cores alone: batch work needs
-// no core-scheduling group there, so that no sibling may be a pin's or a service's.
+// no core-scheduling group there, so that no sibling may be a pin's or a service's. CPUs of pods that are
+// kept apart are not spare.
 func (l *Ledger) lendSpare() {
 	before := l.spares
 	l.spares, l.lent = make([]cpuset.Set, len(l.pools)), cpuset.Set{}
 	for i := range min(len(l.spareCounts), len(l.pools)-1) {
-		cores := l.wholeCores(l.pools[i])
+		cores := l.wholeCores(l.rest(i))
 		if n := min(l.spareCounts[i], cores.Size()); n > 0 {
 			var held cpuset.Set
 			if before != nil {

@@ -59,6 +59,35 @@ func TestSpareCPUs(t *testing.T) {
 	}
 }
 
+// TestSpareApart checks that batch work runs on none of the CPUs of a pod that is kept apart, and on as many spare ones
+// as before.
+func TestSpareApart(t *testing.T) {
+	t.Parallel()
+	l := apart(t)
+	l.Place(who("web"), shares(workload.LS, "online"), cpuset.Set{}, start)
+	l.Place(who("loud"), shares(workload.LS, "online"), cpuset.Set{}, start)
+	l.SetSizes([]int{16, 24, 24})
+	l.SetSpare([]int{0, 8, 0})
+	check := func(when string, spare int) {
+		t.Helper()
+		if online, own := l.Pools()[1], l.Separations()[0].CPUs; own.IsEmpty() || own.Overlaps(l.Lent()) || online.Spare != l.Lent() || online.Spare.Size() != spare {
+			t.Errorf("%s: apart on %s, spare are %s, lent %s", when, own, online.Spare, l.Lent())
+		}
+	}
+	l.Separate([]string{"pod-loud"})
+	check("apart", 8)
+	l.SetSpare([]int{0, 24, 0})
+	check("all are spare", 22)
+	l.Place(Identity{ID: "more", Pod: "pod-loud"}, shares(workload.LS, "online"), cpuset.Set{}, start)
+	l.Place(Identity{ID: "more yet", Pod: "pod-loud"}, shares(workload.LS, "online"), cpuset.Set{}, start)
+	check("it grows", 20)
+	l.SetSizes([]int{16, 20, 28})
+	check("the pool shrinks", 16)
+	if l.Separate(nil); l.Lent().Size() != 20 {
+		t.Errorf("%s are lent afterwards", l.Lent())
+	}
+}
+
 // TestSpareStays checks random divisions: spare CPUs are a pool's own, in whole cores and as many as
 // wanted, and change no more than the numbers require.
 func TestSpareStays(t *testing.T) {
