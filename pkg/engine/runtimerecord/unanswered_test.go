@@ -2,6 +2,7 @@ package runtimerecord
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
@@ -21,11 +23,11 @@ func TestJournalOfUpdates(t *testing.T) {
 		b.Journal.Record(c.Object(), knobs.Weight, knobs.Shares(2))
 		c.Recorded.Carried[knobs.Weight] = recorded
 		b.carry(c, c.Recorded)
-		expect := func(now, before knobs.Shares, under bool) {
+		expect := func(now, before knobs.Value, under bool) {
 			t.Helper()
 			var sent time.Time
 			e, _ := b.Journal.Entry(c.Path, knobs.Weight)
-			if is, _ := b.Journal.State(unanswered, &sent); e.Carried != knobs.Value(now) || e.CarriedBefore != knobs.Value(before) || is != under {
+			if is, _ := b.Journal.State(unanswered, &sent); e.Carried != now || e.CarriedBefore != before || is != under {
 				t.Errorf("the journal has %v, before %v; an update is under way: %t", e.Carried, e.CarriedBefore, is)
 			}
 		}
@@ -37,6 +39,29 @@ func TestJournalOfUpdates(t *testing.T) {
 		b.answer(nil)
 		expect(wanted, recorded, false)
 	})
+}
+
+// While no update is sent any more, one that the runtime refuses is over. One whose connection ends
+// before the answer is not: the runtime may still make it.
+func TestNoAnswer(t *testing.T) {
+	for err, under := range map[error]bool{
+		errors.New("no"): false,
+		fmt.Errorf("%w: closed", node.ErrNoAnswer): true,
+	} {
+		t.Run(err.Error(), func(t *testing.T) {
+			in(t, func(b *bed) {
+				b.pin("db", 2)
+				b.Update()
+				answered := b.Leave()
+				b.answer(err)
+				<-answered
+				var sent time.Time
+				if is, _ := b.Journal.State(unanswered, &sent); is != under {
+					t.Errorf("the journal has an update under way: %t", is)
+				}
+			})
+		})
+	}
 }
 
 // No update is sent while the journal can't be written, unless it names nothing that is in the journal.
