@@ -227,6 +227,7 @@ func (r *Recorder) Update() {
 		r.carry(c, set)
 		r.noteSent()
 		if !r.Reconciler.Save() && set.Carried != (knobs.Values{}) {
+			r.carry(c, c.Recorded)
 			r.Postpone() // after a crash, nobody would know that it is Sluice's
 			return
 		}
@@ -289,6 +290,7 @@ func (r *Recorder) acknowledge(update *node.Update, err error) {
 	} else {
 		c.Recorded = update.Settings
 		c.FailedUpdate = node.FailedUpdate{}
+		r.Made(c)
 	}
 	r.cpusets.Repair(c, "the runtime, late")
 	r.podsettings.ExpectRewritten(c)

@@ -15,7 +15,8 @@ import (
 )
 
 // The journal has what an update names before it is sent, and that it is under way, until the answer.
-// A refused update leaves the record as it was.
+// A refused update leaves the record as it was. Once one is made, the record has what it named alone: an
+// earlier value there is the kubelet's.
 func TestJournalOfUpdates(t *testing.T) {
 	in(t, func(b *bed) {
 		c := b.pin("db", 2)
@@ -34,10 +35,12 @@ func TestJournalOfUpdates(t *testing.T) {
 		c.Resources.Shares = uint64(wanted) // what takeBack makes of a weight that nobody asks for any more
 		b.Update()
 		expect(wanted, recorded, true)
+		b.Made(c) // an update of the kubelet's, which came first
+		expect(wanted, recorded, true)
 		b.answer(errors.New("no"))
 		expect(wanted, recorded, true) // it is sent again
 		b.answer(nil)
-		expect(wanted, recorded, false)
+		expect(wanted, nil, false)
 	})
 }
 
@@ -86,6 +89,9 @@ func TestUnsavedUpdates(t *testing.T) {
 		}
 		b.Update()
 		b.expect()
+		if e, _ := book.Entry(c.Path, knobs.Weight); e.Carried != knobs.Value(knobs.Shares(100)) {
+			t.Errorf("the journal has %v for the record", e.Carried)
+		}
 		if err := os.Rename(folder+".away", folder); err != nil {
 			t.Fatal(err)
 		}
