@@ -127,6 +127,8 @@ func TestPoolSizes(t *testing.T) {
 			{hungry, time.Minute, "[15 20 29]"}, {cpuLoads(6, 19, 99), 0, "[15 40 9]"}, {cpuLoads(6, 19, 99), 0, "[15 37 12]"}, {cpuLoads(6, 19, 99), time.Second, "[15 37 12]"}}},
 		"a request comes before comfort": {sizes: []int{4, 2, 10}, requests: []int{2, 6, 0}, cfg: func(p []PoolConfig) { p[0].RCFMax, p[1].RCFMax = 0, 0 }, changes: []change{
 			{cpuLoads(9, .5, 99), 2 * time.Second, "[13 1 2]"}, {cpuLoads(9, 5, 99), 0, "[8 6 2]"}, {cpuLoads(9, 5, 99), time.Second, "[8 6 2]"}}},
+		"a lower pool's request, too": {sizes: []int{8, 2, 12}, requests: []int{6, 8, 0}, cfg: func(p []PoolConfig) { p[0].RCFMax = 0 }, changes: []change{
+			{cpuLoads(3, .9, 99), time.Minute, "[8 2 12]"}, {cpuLoads(7, 5, 99), 0, "[14 6 2]"}}},
 		"at most a fourth": {sizes: []int{15, 60, 85}, requests: []int{24, 120, 0}, changes: []change{
 			{cpuLoads(6, 33, 20), time.Minute, "[15 60 85]"}, {cpuLoads(6, 46, 20), 0, "[15 75 70]"}, {cpuLoads(6, 46, 20), 0, "[15 88 57]"}}},
 		"not over the requests":            {sizes: []int{15, 20, 29}, requests: []int{16, 20, 0}, changes: []change{{calm, 2 * time.Minute, "[15 20 29]"}, {cpuLoads(15, 20, 99), 2 * time.Second, "[16 20 28]"}}},

@@ -45,7 +45,10 @@ func TestFrozenDisk(t *testing.T) {
 		{"journal in memory", memory, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			n := newNode(t, setup{originals: filepath.Join(test.dir, "originals.jsonl")})
+			n := newNode(t, setup{
+				originals: filepath.Join(test.dir, "originals.jsonl"),
+				config:    func(c *config.Config) { c.RecordUpdates.Enabled = false }, // in real time, the runtime would make one while the test goes on
+			})
 			defer n.stop()
 			n.connect("")
 			n.synchronize()

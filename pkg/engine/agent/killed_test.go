@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/restore"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
@@ -301,6 +302,26 @@ func TestLeave(t *testing.T) {
 		}
 		if len(r.sent) != 1 {
 			t.Errorf("updates were sent of %q", r.sent)
+		}
+	})
+}
+
+// TestMadeUpdate: once the runtime has made an update, an earlier value in its record is the kubelet's.
+func TestMadeUpdate(t *testing.T) {
+	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
+		h.run(granted("job/c"))
+		dir := h.specs["job/c"].CgroupsPath
+		var before, after journal.Entry
+		h.loop(func() {
+			before, _ = h.agent.Journal.Entry(dir, knobs.Weight)
+			h.agent.Journal.RecordCarried(dir, knobs.Weight, knobs.Shares(777))
+		})
+		if err := h.agent.PostUpdateContainer("job/c"); err != nil {
+			t.Fatal(err)
+		}
+		h.loop(func() { after, _ = h.agent.Journal.Entry(dir, knobs.Weight) })
+		if before.Carried == nil || after.Carried != before.Carried || after.CarriedBefore != nil {
+			t.Errorf("the record has %v, or %v; want %v", after.Carried, after.CarriedBefore, before.Carried)
 		}
 	})
 }

@@ -162,6 +162,7 @@ func (a *Agent) ownUpdate(c *node.Container) []node.Update {
 func (a *Agent) PostUpdateContainer(id string) error {
 	return a.events.Do("PostUpdateContainer", func() error {
 		if c, ok := a.Containers[id]; ok {
+			a.record.Made(c)
 			a.cpusets.Repair(c, "a runtime update")
 			a.cpusets.LiftQuota(c.Pod)
 			if c.Scoped() {

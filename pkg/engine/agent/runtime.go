@@ -31,8 +31,8 @@ func (a *Agent) Disconnected() {
 const leaveTime = 3 * time.Second
 
 // Leave prepares for the end of the connection: the agent sends no further update of the runtime's
-// record, and the runtime has made the one under way. It would write to the kernel after this
-// process's end, what was restored by then included. Leave waits up to leaveTime for that.
+// record, and waits up to leaveTime for the answer to the one under way. Otherwise the runtime would
+// write to the kernel after the end of this process, over what has been restored by then.
 func (a *Agent) Leave() {
 	var answered <-chan struct{}
 	a.events.Do("leaving", func() error { //nolint:errcheck // if the agent has ended, nothing is under way

@@ -32,7 +32,7 @@ type Entry struct {
 	// Carried is what Sluice told the runtime last to record in place of the original; nil for nothing.
 	Carried knobs.Value
 	// CarriedBefore is what it told before that: the record still has it if the runtime has not made, or
-	// has refused, the last update; nil for nothing.
+	// has refused, the last update; nil for nothing, and once the runtime has made that update.
 	CarriedBefore knobs.Value
 }
 
@@ -297,6 +297,18 @@ func (b *Journal) RecordCarried(path string, knob knobs.Knob, value knobs.Value)
 	e.CarriedBefore, e.Carried = e.Carried, value
 	b.add(e)
 	b.write(e.line())
+}
+
+// ForgetCarriedBefore removes CarriedBefore from the entries of a cgroup, since the runtime's record
+// has Carried.
+func (b *Journal) ForgetCarriedBefore(path string) {
+	for knob := range knobs.Knobs {
+		if e, ok := b.values[path][knob]; ok && e.CarriedBefore != nil {
+			e.CarriedBefore = nil
+			b.add(e)
+			b.write(e.line())
+		}
+	}
 }
 
 func (e Entry) line() line {

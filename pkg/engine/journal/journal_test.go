@@ -36,6 +36,10 @@ func TestOutlivesTheProcess(t *testing.T) {
 	b.RecordWrite("/a", knobs.Burst, knobs.CPUBurst(9000))
 	b.RecordCarried("/a", knobs.Burst, knobs.CPUBurst(6000))
 	b.RecordCarried("/a", knobs.Burst, knobs.CPUBurst(8000))
+	b.Record(object("/made"), knobs.Burst, knobs.CPUBurst(5000))
+	b.RecordCarried("/made", knobs.Burst, knobs.CPUBurst(6000))
+	b.RecordCarried("/made", knobs.Burst, knobs.CPUBurst(8000))
+	b.ForgetCarriedBefore("/made")
 	b.Record(object("/a"), knobs.Idle, knobs.Number(0))
 	b.Record(object("/b"), knobs.Idle, knobs.Number(0))
 	b.Record(object("/c"), knobs.Idle, knobs.Number(0))
@@ -50,6 +54,7 @@ func TestOutlivesTheProcess(t *testing.T) {
 	want := []Entry{
 		{object("/a"), knobs.Burst, knobs.CPUBurst(5000), knobs.CPUBurst(9000), knobs.CPUBurst(7000), knobs.CPUBurst(8000), knobs.CPUBurst(6000)},
 		{object("/c"), knobs.Idle, knobs.Number(0), nil, nil, nil, nil},
+		{object("/made"), knobs.Burst, knobs.CPUBurst(5000), nil, nil, knobs.CPUBurst(8000), nil},
 	}
 	for range 2 { // the second round opens what the first one has rewritten
 		again := open(t, file, "boot")

@@ -1,13 +1,19 @@
 package node
 
 import (
+	"errors"
+
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
+// ErrNoAnswer means that the connection to the runtime ended before its answer: it may apply the update
+// all the same, at any later time.
+var ErrNoAnswer = errors.New("the connection ended before the runtime's answer")
+
 // Runtime sends unsolicited updates to the container runtime; see pkg/runtime/nri. It blocks
-// until the runtime has applied them.
+// until the runtime has applied or refused them, or the connection has ended (ErrNoAnswer).
 type Runtime interface {
 	Update(Update) error
 }

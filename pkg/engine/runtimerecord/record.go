@@ -28,6 +28,7 @@
 package runtimerecord
 
 import (
+	"errors"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
@@ -226,6 +227,7 @@ func (r *Recorder) Update() {
 		r.carry(c, set)
 		r.noteSent()
 		if !r.Reconciler.Save() && set.Carried != (knobs.Values{}) {
+			r.carry(c, c.Recorded)
 			r.Postpone() // after a crash, nobody would know that it is Sluice's
 			return
 		}
@@ -266,7 +268,10 @@ func (r *Recorder) acknowledge(update *node.Update, err error) {
 		return // the answer belongs to an earlier connection
 	}
 	r.pending = nil
-	r.noteAnswered()
+	lost := errors.Is(err, node.ErrNoAnswer)
+	if !lost {
+		r.noteAnswered()
+	}
 	if r.answered != nil {
 		close(r.answered)
 		r.answered = nil
@@ -277,17 +282,22 @@ func (r *Recorder) acknowledge(update *node.Update, err error) {
 	}
 	if err != nil {
 		r.carry(c, c.Recorded)
-		fail(c, update.Settings)
+		if !lost {
+			fail(c, update.Settings)
+		}
 		r.Counters.RecordUpdateFailures++
 		r.Log.WithField("container", c.Ref).WithError(err).Debug("Runtime did not take the record of a container")
 	} else {
 		c.Recorded = update.Settings
 		c.FailedUpdate = node.FailedUpdate{}
+		r.Made(c)
 	}
 	r.cpusets.Repair(c, "the runtime, late")
 	r.podsettings.ExpectRewritten(c)
 	r.podsettings.Reconcile(c.Pod)
-	r.Update()
+	if !lost { // the end of the connection follows
+		r.Update()
+	}
 }
 
 // maxAttempts is how often Sluice sends the same update that the runtime refuses. The kernel

@@ -174,6 +174,15 @@ func (r *Recorder) carry(c *node.Container, set node.Settings) {
 	}
 }
 
+// Made records that the runtime has made the last update of a container, unless another one is under
+// way. What Sluice told it before is no longer in its record, and counts as the kubelet's from now on.
+func (r *Recorder) Made(c *node.Container) {
+	if r.pending == nil || r.pending.ContainerID != c.ID {
+		r.carry(c, c.Recorded)
+		r.Journal.ForgetCarriedBefore(c.Path)
+	}
+}
+
 // Updates lists, for the answer to the present request, what the runtime should set of the
 // other containers whose cpusets Sluice can't write. It leaves out the container with the ID
 // skip.

@@ -2,6 +2,7 @@ package runtimerecord
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,11 +10,13 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
 // The journal has what an update names before it is sent, and that it is under way, until the answer.
-// A refused update leaves the record as it was.
+// A refused update leaves the record as it was. Once one is made, the record has what it named alone: an
+// earlier value there is the kubelet's.
 func TestJournalOfUpdates(t *testing.T) {
 	in(t, func(b *bed) {
 		c := b.pin("db", 2)
@@ -21,22 +24,47 @@ func TestJournalOfUpdates(t *testing.T) {
 		b.Journal.Record(c.Object(), knobs.Weight, knobs.Shares(2))
 		c.Recorded.Carried[knobs.Weight] = recorded
 		b.carry(c, c.Recorded)
-		expect := func(now, before knobs.Shares, under bool) {
+		expect := func(now, before knobs.Value, under bool) {
 			t.Helper()
 			var sent time.Time
 			e, _ := b.Journal.Entry(c.Path, knobs.Weight)
-			if is, _ := b.Journal.State(unanswered, &sent); e.Carried != knobs.Value(now) || e.CarriedBefore != knobs.Value(before) || is != under {
+			if is, _ := b.Journal.State(unanswered, &sent); e.Carried != now || e.CarriedBefore != before || is != under {
 				t.Errorf("the journal has %v, before %v; an update is under way: %t", e.Carried, e.CarriedBefore, is)
 			}
 		}
 		c.Resources.Shares = uint64(wanted) // what takeBack makes of a weight that nobody asks for any more
 		b.Update()
 		expect(wanted, recorded, true)
+		b.Made(c) // an update of the kubelet's, which came first
+		expect(wanted, recorded, true)
 		b.answer(errors.New("no"))
 		expect(wanted, recorded, true) // it is sent again
 		b.answer(nil)
-		expect(wanted, recorded, false)
+		expect(wanted, nil, false)
 	})
+}
+
+// While no update is sent any more, one that the runtime refuses is over. One whose connection ends
+// before the answer is not: the runtime may still make it.
+func TestNoAnswer(t *testing.T) {
+	for err, under := range map[error]bool{
+		errors.New("no"): false,
+		fmt.Errorf("%w: closed", node.ErrNoAnswer): true,
+	} {
+		t.Run(err.Error(), func(t *testing.T) {
+			in(t, func(b *bed) {
+				b.pin("db", 2)
+				b.Update()
+				answered := b.Leave()
+				b.answer(err)
+				<-answered
+				var sent time.Time
+				if is, _ := b.Journal.State(unanswered, &sent); is != under {
+					t.Errorf("the journal has an update under way: %t", is)
+				}
+			})
+		})
+	}
 }
 
 // No update is sent while the journal can't be written, unless it names nothing that is in the journal.
@@ -61,6 +89,9 @@ func TestUnsavedUpdates(t *testing.T) {
 		}
 		b.Update()
 		b.expect()
+		if e, _ := book.Entry(c.Path, knobs.Weight); e.Carried != knobs.Value(knobs.Shares(100)) {
+			t.Errorf("the journal has %v for the record", e.Carried)
+		}
 		if err := os.Rename(folder+".away", folder); err != nil {
 			t.Fatal(err)
 		}

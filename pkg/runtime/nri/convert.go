@@ -2,6 +2,7 @@ package nri
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
+	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/notices"
@@ -233,9 +235,13 @@ func updateOf(u node.Update) *api.ContainerUpdate {
 // updater sends the agent's updates to the runtime outside of requests.
 type updater struct{ stub stub.Stub }
 
-// Update sends one container's settings and returns when the runtime has applied them.
+// Update sends one container's settings and returns when the runtime has applied them. All errors of
+// the runtime itself have a status.
 func (u updater) Update(update node.Update) error {
 	failed, err := u.stub.UpdateContainers([]*api.ContainerUpdate{updateOf(update)})
+	if _, answered := grpcstatus.FromError(err); !answered {
+		return fmt.Errorf("%w: %w", node.ErrNoAnswer, err)
+	}
 	if err == nil && len(failed) > 0 {
 		err = errors.New("the runtime could not update the container")
 	}

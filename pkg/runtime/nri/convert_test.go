@@ -1,6 +1,7 @@
 package nri
 
 import (
+	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -9,6 +10,10 @@ import (
 	"unicode"
 
 	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	"github.com/containerd/ttrpc"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-dev/sluice/pkg/engine/node"
@@ -232,4 +237,33 @@ func FuzzName(f *testing.F) {
 			t.Errorf("%q is known as %q", name, ref)
 		}
 	})
+}
+
+// answering is the stub of a connection on which each update has that result.
+type answering struct {
+	stub.Stub
+	failed []*api.ContainerUpdate
+	err    error
+}
+
+func (a answering) UpdateContainers([]*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
+	return a.failed, a.err
+}
+
+// TestAnswers distinguishes a runtime that refuses an update from one that may still make it.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answering
+		fails, unanswered bool
+	}{
+		"made":          {answering{}, false, false},
+		"not made":      {answering{failed: []*api.ContainerUpdate{{}}}, true, false},
+		"refused":       {answering{err: grpcstatus.Error(codes.Unknown, "no")}, true, false},
+		"no connection": {answering{err: ttrpc.ErrClosed}, true, true},
+	} {
+		if err := (updater{c.answering}).Update(node.Update{}); (err != nil) != c.fails || errors.Is(err, node.ErrNoAnswer) != c.unanswered {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
