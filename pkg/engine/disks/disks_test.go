@@ -239,6 +239,7 @@ func TestLeaveWhileWriting(t *testing.T) {
 			}()
 			k.Leave(5 * time.Second)
 			time.Sleep(time.Hour)
+			synctest.Wait()
 			if err := Restore(h, k.journal); err != nil || h.now["8:0"] != (iocost.QoS{}) || h.now["8:16"] != (iocost.QoS{}) {
 				t.Errorf("%s: %v; disks have %+v", name, err, h.now)
 			}
