@@ -33,11 +33,11 @@ func (m *IOCostMode) UnmarshalText(text []byte) error { return choose(m, text, I
 type IOCostDisk struct {
 	Name            string        `yaml:"name"`            // Name in /sys/block, as a pattern such as nvme*.
 	ReadLatency     time.Duration `yaml:"readLatency"`     // Longest time of a read while the disk is not saturated. Default: 25ms, of a rotating disk 250ms.
-	ReadPercentile  int           `yaml:"readPercentile"`  // Share of the reads that must keep to it, in percent. Default: 95.
-	WriteLatency    time.Duration `yaml:"writeLatency"`    // The same for writes. Default: 25ms, of a rotating disk 250ms.
-	WritePercentile int           `yaml:"writePercentile"` // Share of the writes that must keep to it, in percent. Default: 95.
+	ReadPercentile  int           `yaml:"readPercentile"`  // Percentage of the reads that must take no longer than readLatency. Default: 95.
+	WriteLatency    time.Duration `yaml:"writeLatency"`    // Longest time of a write while the disk is not saturated. Default: 25ms, of a rotating disk 250ms.
+	WritePercentile int           `yaml:"writePercentile"` // Percentage of the writes that must take no longer than writeLatency. Default: 95.
 	MinPercent      int           `yaml:"minPercent"`      // Least rate of a saturated disk, in percent of the kernel's model of it. Default: 25.
-	MaxPercent      int           `yaml:"maxPercent"`      // Highest rate, in percent of the model. Default: 10000.
+	MaxPercent      int           `yaml:"maxPercent"`      // Highest rate of the disk, in percent of the kernel's model of it. Default: 10000.
 }
 
 // QoS returns the parameters that a disk should have. It returns false for a disk that is left

@@ -217,7 +217,7 @@ type CulpritConfig struct {
 
 // NoisyConfig keeps noisy LS pods apart.
 type NoisyConfig struct {
-	Mode Mode `yaml:"mode"` // Mode of CPUs of its own for an LS pod that has far more work than it asked for, while others of its pool wait.
+	Mode Mode `yaml:"mode"` // Mode in which an LS pod that has far more work than it asked for gets CPUs of its own, while others of its pool wait.
 }
 
 // OfferMemoryBy is what counts of the memory of others than BE.

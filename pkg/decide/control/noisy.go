@@ -30,7 +30,7 @@ type noise struct {
 	steps int       // consecutive steps above the bound
 	calm  time.Duration
 	text  string            // advice; "" if the pod is not noisy
-	more  workload.MilliCPU // CPU that it has work for now beyond what it asked for
+	more  workload.MilliCPU // its newest CPU demand, less what it asked for
 }
 
 // NewNoisy returns the search for noisy pods. Step must be called once per interval.

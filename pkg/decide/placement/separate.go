@@ -47,7 +47,7 @@ func (l *Ledger) Separable(pod string) (cpus int, err error) {
 }
 
 // separate chooses the CPUs of the pods that are kept apart, and reports whether they have changed. A pod keeps
-// those that it has as far as they are its pool's.
+// the CPUs that it has, except those that have left its pool.
 func (l *Ledger) separate() (changed bool) {
 	if l.entering || len(l.separations) == 0 {
 		return false

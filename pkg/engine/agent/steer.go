@@ -57,9 +57,8 @@ func (a *Agent) leaveWatermarks() {
 	}
 }
 
-// setDisks lets disks divide their time by weight if the configuration enables that, and gives back
-// what an earlier run or configuration has set otherwise. It is also called every now and then,
-// because disks come and go.
+// setDisks lets disks divide their time by weight if the configuration enables that. Otherwise it gives back
+// what an earlier run or configuration has set. watchNeighbours repeats it for disks that have been added.
 func (a *Agent) setDisks() {
 	var want iocost.Want
 	if a.Config.IOCost.Mode == config.IOCostOn {

@@ -88,7 +88,7 @@ func parse(args []string) (options, error) {
 	flags.DurationVar(&o.work, "work", time.Millisecond, "CPU time of a request")
 	flags.Float64Var(&o.maxOther, "other", 0.1, "CPUs of strangers above which a slice is measured again")
 	flags.DurationVar(&o.maxLate, "late", 500*time.Microsecond, "p99 of the generator's own lateness above which a slice is measured again")
-	flags.Float64Var(&o.maxSteal, "steal", 0.005, "fraction of the node that the hypervisor took above which a slice is measured again: one that limits a virtual machine's CPU time stops a CPU for up to 100 ms, and the more likely the busier the node is")
+	flags.Float64Var(&o.maxSteal, "steal", 0.005, "fraction of the CPU time that the hypervisor stole, above which a slice is measured again")
 	flags.Uint64Var(&o.seed, "seed", 1, "of the order")
 	names := flags.String("settings", strings.Join([]string{report.Alone, report.Again, report.Unmanaged, report.Kubernetes, report.Sluice}, ","), "what to compare; mechanisms by hand are such settings, too")
 	levels := flags.String("levels", "10,30,60,10-60", "loads of the service, in percent of the node")
