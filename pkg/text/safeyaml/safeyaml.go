@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"gopkg.in/yaml.v3"
 )
@@ -42,7 +43,8 @@ func Documents(text []byte) (documents []*yaml.Node, err error) {
 	}
 }
 
-// Encode writes documents as a stream, indented by two spaces.
+// Encode writes documents as a stream, indented by two spaces. The error says where reading the stream would
+// yield something else, since the YAML library misplaces some comments.
 func Encode(documents []*yaml.Node) (text []byte, err error) {
 	defer refuse(&err, 1)
 	var out bytes.Buffer
@@ -54,8 +56,21 @@ func Encode(documents []*yaml.Node) (text []byte, err error) {
 			return nil, err
 		}
 	}
-	err = encoder.Close()
-	return out.Bytes(), err
+	if err := encoder.Close(); err != nil {
+		return nil, err
+	}
+	back, err := Documents(out.Bytes())
+	if err != nil || !slices.EqualFunc(documents, back, same) {
+		return nil, errMisplaced
+	}
+	return out.Bytes(), nil
+}
+
+var errMisplaced = errors.New("the YAML library can't write this with its comments; remove those that stand between a key and its value, and try again")
+
+// same says whether two nodes hold the same, in whatever style and with whatever comments.
+func same(a, b *yaml.Node) bool {
+	return a.Kind == b.Kind && a.Value == b.Value && a.Anchor == b.Anchor && a.ShortTag() == b.ShortTag() && slices.EqualFunc(a.Content, b.Content, same)
 }
 
 // refuse makes an error of a panic; it is deferred.

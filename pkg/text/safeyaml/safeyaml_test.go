@@ -50,6 +50,19 @@ func TestDocumentsComeBack(t *testing.T) {
 	}
 }
 
+// TestEncodeReadsItsOutput has the library write a comment between a key and an empty mapping.
+func TestEncodeReadsItsOutput(t *testing.T) {
+	documents, err := Documents([]byte("a: # one\n  b: 1\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner := documents[0].Content[0].Content[1]
+	inner.Content, inner.HeadComment = nil, "# one"
+	if text, err := Encode(documents); err == nil || !strings.Contains(err.Error(), "comments") {
+		t.Errorf("%v, wrote\n%s", err, text)
+	}
+}
+
 func FuzzUnmarshal(f *testing.F) {
 	f.Add(panics)
 	f.Add("&a {b: *a}")

@@ -106,10 +106,13 @@ func (c *converter) document(text []byte, line int) ([]byte, error) {
 		return text, nil
 	}
 	converted, err := safeyaml.Encode(roots)
+	if err != nil {
+		return nil, fmt.Errorf("the document that begins at line %d: %w", line+1, err)
+	}
 	if marksDocument(text) {
 		converted = append([]byte("---\n"), converted...)
 	}
-	return converted, err
+	return converted, nil
 }
 
 // note records what happened to an object.

@@ -135,6 +135,19 @@ func TestErrorsNameTheLine(t *testing.T) {
 	}
 }
 
+// TestComments converts resources of which nothing is left, and that have a comment.
+func TestComments(t *testing.T) {
+	t.Parallel()
+	const manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {class.sluice.dev: BE}}\nspec:\n  containers:\n    - resources: # few\n        requests: {memory: }\n      name: c\n"
+	out, _, err := Manifest([]byte(manifest), For("sluice"), false)
+	var pod struct {
+		Spec struct{ Containers []map[string]any }
+	}
+	if err != nil || yaml.Unmarshal(out, &pod) != nil || len(pod.Spec.Containers) != 1 || pod.Spec.Containers[0]["name"] != "c" {
+		t.Errorf("%v, got\n%s", err, out)
+	}
+}
+
 // FuzzManifest: no input makes it panic, what it writes is converted, and what it leaves is untouched.
 func FuzzManifest(f *testing.F) {
 	text, err := os.ReadFile("testdata/cases.yaml")

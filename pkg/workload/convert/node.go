@@ -101,6 +101,9 @@ func remove(mapping *yaml.Node, key string) bool {
 		return false
 	}
 	mapping.Content = slices.Delete(mapping.Content, i, i+2)
+	if len(mapping.Content) == 0 {
+		mapping.Style |= yaml.FlowStyle // in the other style, a comment at the mapping makes the YAML library write invalid YAML
+	}
 	return true
 }
 
