@@ -23,24 +23,37 @@ func findProcesses(host fs.FS) (processes, error) {
 	if err != nil {
 		return found, fmt.Errorf("looking for other resource agents: %w", err)
 	}
+	memory := make([]byte, 4096) // a path is no longer
 	for _, e := range entries {
 		pid := e.Name()
 		id, err := strconv.Atoi(pid)
 		if err != nil {
 			continue
 		}
-		comm, _ := fs.ReadFile(host, path.Join("proc", pid, "comm"))
-		cmdline, err := fs.ReadFile(host, path.Join("proc", pid, "cmdline"))
-		name := strings.TrimSpace(string(comm))
-		kind, ok := agentKind(name, cmdline)
+		name := strings.TrimSpace(string(begin(host, path.Join("proc", pid, "comm"), memory)))
+		kind, ok := agentKind(name, begin(host, path.Join("proc", pid, "cmdline"), memory))
 		switch {
-		case name == kubeletName && found.kubelet == 0 && err == nil && !inPod(host, pid) && privileged(host, pid):
-			found.kubelet, found.args = id, strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
+		case name == kubeletName && found.kubelet == 0 && !inPod(host, pid) && privileged(host, pid):
+			if cmdline, err := fs.ReadFile(host, path.Join("proc", pid, "cmdline")); err == nil {
+				found.kubelet, found.args = id, strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
+			}
 		case ok && found.agents[kind] == "" && privileged(host, pid):
 			found.agents[kind] = pid
 		}
 	}
 	return found, nil
+}
+
+// begin reads the beginning of a file into memory, with one read; it is empty if that fails. Of a
+// node's many processes, fs.ReadFile would leave megabytes of garbage.
+func begin(host fs.FS, name string, memory []byte) []byte {
+	f, err := host.Open(name)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()        //nolint:errcheck // the file was opened for reading
+	n, _ := f.Read(memory) // 0 for a process that has just ended
+	return memory[:n]
 }
 
 // neighbours describes the running resource agents.
