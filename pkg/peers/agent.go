@@ -16,44 +16,44 @@ type processes struct {
 	agents  map[Kind]string // the first process of each known resource agent
 }
 
-// findProcesses looks through all processes once. It ignores those that end meanwhile.
+// findProcesses looks through all processes once. It ignores those that end meanwhile. It returns what it
+// found together with the error.
 func findProcesses(host fs.FS) (processes, error) {
 	found := processes{agents: map[Kind]string{}}
 	entries, err := fs.ReadDir(host, "proc")
 	if err != nil {
-		return found, fmt.Errorf("looking for other resource agents: %w", err)
+		err = fmt.Errorf("looking for other resource agents: %w", err)
 	}
-	memory := make([]byte, 4096) // a path is no longer
+	var comm, cmdline bytes.Buffer // reused: of many processes, fs.ReadFile would leave megabytes of garbage
 	for _, e := range entries {
 		pid := e.Name()
-		id, err := strconv.Atoi(pid)
-		if err != nil {
+		id, notPID := strconv.Atoi(pid)
+		if notPID != nil {
 			continue
 		}
-		name := strings.TrimSpace(string(begin(host, path.Join("proc", pid, "comm"), memory)))
-		kind, ok := agentKind(name, begin(host, path.Join("proc", pid, "cmdline"), memory))
-		switch {
-		case name == kubeletName && found.kubelet == 0 && !inPod(host, pid) && privileged(host, pid):
-			if cmdline, err := fs.ReadFile(host, path.Join("proc", pid, "cmdline")); err == nil {
-				found.kubelet, found.args = id, strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
-			}
-		case ok && found.agents[kind] == "" && privileged(host, pid):
+		read(host, path.Join("proc", pid, "comm"), &comm) //nolint:errcheck // it is empty then
+		ended := read(host, path.Join("proc", pid, "cmdline"), &cmdline)
+		name := strings.TrimSpace(comm.String())
+		if name == kubeletName && found.kubelet == 0 && ended == nil && !inPod(host, pid) && privileged(host, pid) {
+			found.kubelet, found.args = id, strings.Split(strings.TrimRight(cmdline.String(), "\x00"), "\x00")
+		}
+		if kind, ok := agentKind(name, cmdline.Bytes()); ok && found.agents[kind] == "" && privileged(host, pid) {
 			found.agents[kind] = pid
 		}
 	}
-	return found, nil
+	return found, err
 }
 
-// begin reads the beginning of a file into memory, with one read; it is empty if that fails. Of a
-// node's many processes, fs.ReadFile would leave megabytes of garbage.
-func begin(host fs.FS, name string, memory []byte) []byte {
+// read replaces the content of the buffer by that of a file; it is empty if the file can't be opened.
+func read(host fs.FS, name string, into *bytes.Buffer) error {
+	into.Reset()
 	f, err := host.Open(name)
 	if err != nil {
-		return nil
+		return err
 	}
-	defer f.Close()        //nolint:errcheck // the file was opened for reading
-	n, _ := f.Read(memory) // 0 for a process that has just ended
-	return memory[:n]
+	defer f.Close() //nolint:errcheck // the file was opened for reading
+	_, err = into.ReadFrom(f)
+	return err
 }
 
 // neighbours describes the running resource agents.
