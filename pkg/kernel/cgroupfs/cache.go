@@ -69,8 +69,7 @@ func (h *hierarchy) with(dir string, do func(*cgroup) error) error {
 	}
 	err = do(c)
 	c.release()
-	replaced := errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOENT) && !errors.Is(err, ErrUnsupported)
-	if !kept || !replaced {
+	if !kept || !errors.Is(err, syscall.ENODEV) && !errors.Is(err, ErrGone) {
 		return err
 	}
 	h.drop(c)

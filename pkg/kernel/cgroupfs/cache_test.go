@@ -92,6 +92,13 @@ func TestV1MissingFile(t *testing.T) {
 		t.Error("the cgroup that was removed is still open")
 	}
 	k.remove(dir)
+	k.child("ctr", "")
+	if err := k.cpu.with(dir, func(c *cgroup) error { // which was removed between the two reads
+		return errors.Join(ErrUnsupported, c.scanFile("cpu.cfs_quota_us", func([]byte) {}))
+	}); errors.Is(err, ErrGone) {
+		t.Errorf("a file of a new cgroup beside one that the kernel lacks: %v", err)
+	}
+	k.remove(dir)
 	if err := look("cpu.missing"); !errors.Is(err, ErrGone) {
 		t.Errorf("a file of a cgroup that was removed: %v", err)
 	}
