@@ -153,7 +153,7 @@ func Examine(f *Facts) Report {
 	n.processes = n.readProcesses()
 	n.machine, n.machineErr = sysfs.Read(f.Host)
 	n.kubelet = n.readKubelet()
-	n.others, n.othersErr = peers.Detect(f.Host)
+	_, n.others, n.othersErr = peers.Detect(f.Host)
 	var r Report
 	for _, check := range []struct {
 		area string

@@ -100,13 +100,14 @@ func shift(by time.Duration, at ...*time.Time) {
 func (m *Meter) each(r *Reading) {
 	m.sequence++
 	gone := len(m.containers) // containers that have not been found again
+	moved := len(m.containers) != len(r.Containers)
 	for i := range r.Containers {
 		now := &r.Containers[i]
 		var c *container
 		if i < len(m.containers) && m.containers[i].last.ID == now.ID {
 			c = m.containers[i]
 		} else {
-			c = m.byID[now.ID]
+			c, moved = m.byID[now.ID], true
 		}
 		switch {
 		case c == nil:
@@ -127,18 +128,13 @@ func (m *Meter) each(r *Reading) {
 			}
 		}
 	}
-	m.containers = m.order(r)
+	if moved {
+		m.order(r)
+	}
 }
 
 // order lists the containers in the order of the reading.
-func (m *Meter) order(r *Reading) []*container {
-	same := len(m.containers) == len(r.Containers)
-	for i := 0; same && i < len(m.containers); i++ {
-		same = m.containers[i].last.ID == r.Containers[i].ID
-	}
-	if same {
-		return m.containers
-	}
+func (m *Meter) order(r *Reading) {
 	clear(m.containers)
 	list := m.containers[:0]
 	for i := range r.Containers {
@@ -147,7 +143,7 @@ func (m *Meter) order(r *Reading) []*container {
 			list = append(list, c)
 		}
 	}
-	return list
+	m.containers = list
 }
 
 // rate describes how a counter changed.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -85,6 +86,7 @@ func TestNoReadingGivesAbsurdRates(t *testing.T) {
 		for range rapid.IntRange(1, 8).Draw(t, "looks") {
 			mono += durations(100*time.Second).Draw(t, "step") - time.Millisecond
 			r := randomReading(t, mono)
+			older := mono < m.mono
 			m.Observe(&r, &s)
 			if err := nonNegative(reflect.ValueOf(s)); err != nil {
 				t.Fatal(err)
@@ -100,7 +102,16 @@ func TestNoReadingGivesAbsurdRates(t *testing.T) {
 				t.Fatalf("the CPUs are %v busy, the node uses %v", busy, s.Node.CPU.Usage)
 			}
 			seen := map[string]bool{}
-			for _, c := range s.Containers {
+			var order []string // of the reading, each container once
+			for i := range r.Containers {
+				if id := r.Containers[i].ID; !slices.Contains(order, id) {
+					order = append(order, id)
+				}
+			}
+			for i, c := range s.Containers {
+				if !older && (i >= len(order) || c.ID != order[i]) {
+					t.Fatalf("container %d is %s, want the order %q", i, c.ID, order)
+				}
 				if seen[c.ID] || max(c.Pressure.CPU, c.Pressure.IO, c.Pressure.Memory) > 1 {
 					t.Fatalf("container %+v", c)
 				}

@@ -9,26 +9,58 @@ import (
 	"strings"
 )
 
-// agents finds the first running process of each known resource agent. It ignores processes
-// that end meanwhile.
-func agents(host fs.FS) ([]Neighbour, error) {
+// processes are the host's processes that matter here.
+type processes struct {
+	kubelet int             // 0 if no process is the kubelet
+	args    []string        // the kubelet's arguments
+	agents  map[Kind]string // the first process of each known resource agent
+}
+
+// findProcesses looks through all processes once. It ignores those that end meanwhile. It returns what it
+// found together with the error.
+func findProcesses(host fs.FS) (processes, error) {
+	found := processes{agents: map[Kind]string{}}
 	entries, err := fs.ReadDir(host, "proc")
 	if err != nil {
-		return nil, fmt.Errorf("looking for other resource agents: %w", err)
+		err = fmt.Errorf("looking for other resource agents: %w", err)
 	}
-	pids := map[Kind]string{}
+	var comm, cmdline bytes.Buffer // reused: of many processes, fs.ReadFile would leave megabytes of garbage
 	for _, e := range entries {
-		if _, err := strconv.Atoi(e.Name()); err != nil {
+		pid := e.Name()
+		id, notPID := strconv.Atoi(pid)
+		if notPID != nil {
 			continue
 		}
-		kind, ok := agentKind(host, e.Name())
-		if ok && pids[kind] == "" && privileged(host, e.Name()) {
-			pids[kind] = e.Name()
+		read(host, path.Join("proc", pid, "comm"), &comm) //nolint:errcheck // it is empty then
+		ended := read(host, path.Join("proc", pid, "cmdline"), &cmdline)
+		name := strings.TrimSpace(comm.String())
+		if name == kubeletName && found.kubelet == 0 && ended == nil && !inPod(host, pid) && privileged(host, pid) {
+			found.kubelet, found.args = id, strings.Split(strings.TrimRight(cmdline.String(), "\x00"), "\x00")
+		}
+		if kind, ok := agentKind(name, cmdline.Bytes()); ok && found.agents[kind] == "" && privileged(host, pid) {
+			found.agents[kind] = pid
 		}
 	}
+	return found, err
+}
+
+// read replaces the content of the buffer by that of a file; it is empty if the file can't be opened.
+func read(host fs.FS, name string, into *bytes.Buffer) error {
+	into.Reset()
+	f, err := host.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // the file was opened for reading
+	_, err = into.ReadFrom(f)
+	return err
+}
+
+// neighbours describes the running resource agents.
+func (p *processes) neighbours() []Neighbour {
 	var found []Neighbour
 	for _, kind := range []Kind{Koordlet, Katalyst} {
-		if pid := pids[kind]; pid != "" {
+		if pid := p.agents[kind]; pid != "" {
 			found = append(found, Neighbour{
 				Kind:     kind,
 				Owns:     "CPU sets, quotas, weights and memory settings of the pods it manages",
@@ -38,17 +70,15 @@ func agents(host fs.FS) ([]Neighbour, error) {
 			})
 		}
 	}
-	return found, nil
+	return found
 }
 
 // agentKind returns the agent that a process is, by its comm (which the kernel cuts at 15
 // bytes; both names fit) or by the base name of its first argument.
-func agentKind(host fs.FS, pid string) (Kind, bool) {
-	comm, _ := fs.ReadFile(host, path.Join("proc", pid, "comm"))
-	cmdline, _ := fs.ReadFile(host, path.Join("proc", pid, "cmdline"))
+func agentKind(comm string, cmdline []byte) (Kind, bool) {
 	arg0, _, _ := bytes.Cut(cmdline, []byte{0})
 	for _, kind := range []Kind{Koordlet, Katalyst} {
-		if strings.TrimSpace(string(comm)) == string(kind) || path.Base(string(arg0)) == string(kind) {
+		if comm == string(kind) || path.Base(string(arg0)) == string(kind) {
 			return kind, true
 		}
 	}

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"strconv"
 	"strings"
 )
 
-// defaultRoot is the kubelet's root folder unless --root-dir names another.
-const defaultRoot = "var/lib/kubelet"
+const (
+	kubeletName = "kubelet"         // the comm of its process
+	defaultRoot = "var/lib/kubelet" // its root folder unless --root-dir names another
+)
 
 // Kubelet is the node's kubelet, with its process and its root folder.
 type Kubelet struct {
@@ -23,9 +24,13 @@ type Kubelet struct {
 // one in its arguments, or else the folder below which pods' volumes are mounted, or else the
 // default. The error says that the folder is not visible, so that its content is unknown.
 func FindKubelet(host fs.FS) (Kubelet, error) {
-	k := Kubelet{Root: defaultRoot}
-	if pid, args := kubeletProcess(host); pid != 0 {
-		k.PID, k.Args = pid, args
+	running, _ := findProcesses(host) // Detect reports the error
+	return running.findKubelet(host)
+}
+
+func (p *processes) findKubelet(host fs.FS) (Kubelet, error) {
+	k := Kubelet{Root: defaultRoot, PID: p.kubelet, Args: p.args}
+	if k.PID != 0 {
 		if root, ok := k.Flag("root-dir"); ok {
 			k.Root = hostPath(root)
 		}
@@ -62,27 +67,8 @@ func (k *Kubelet) Flag(name string) (value string, ok bool) {
 // hostPath converts an absolute path of the host into the form of fs.FS.
 func hostPath(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
-// kubeletProcess returns the host's process that is called kubelet. A process in a pod does not
-// count, since it could make Sluice read files of its choice.
-func kubeletProcess(host fs.FS) (pid int, args []string) {
-	entries, _ := fs.ReadDir(host, "proc") // agents reports the error
-	for _, e := range entries {
-		id, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		comm, err := fs.ReadFile(host, path.Join("proc", e.Name(), "comm"))
-		if err != nil || strings.TrimSpace(string(comm)) != "kubelet" || inPod(host, e.Name()) || !privileged(host, e.Name()) {
-			continue
-		}
-		if cmdline, err := fs.ReadFile(host, path.Join("proc", e.Name(), "cmdline")); err == nil {
-			return id, strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
-		}
-	}
-	return 0, nil
-}
-
-// inPod reports whether a process is in a pod's cgroup.
+// inPod reports whether a process is in a pod's cgroup. Such a process does not count as the
+// kubelet, since it could make Sluice read files of its choice.
 func inPod(host fs.FS, pid string) bool {
 	cgroup, _ := fs.ReadFile(host, path.Join("proc", pid, "cgroup")) // a process that has just ended is skipped later
 	return strings.Contains(string(cgroup), "kubepods")

@@ -65,12 +65,12 @@ func TestManagersElsewhere(t *testing.T) {
 		"var/lib/k0s/kubelet/cpu_manager_state": `{"policyName":"static","defaultCpuSet":"0-3"}`,
 		"var/lib/kubelet/memory_manager_state":  `{"policyName":"Static"}`,
 	})
-	found, err := Detect(host)
+	_, found, err := Detect(host)
 	if err != nil || len(found) != 1 || found[0].Kind != CPUManager || !strings.Contains(found[0].Fix, "/var/lib/k0s/kubelet/cpu_manager_state") {
 		t.Errorf("found %+v, %v; want the CPU manager in /var/lib/k0s/kubelet alone", found, err)
 	}
 	delete(host, "var/lib/k0s/kubelet/cpu_manager_state")
-	if found, err = Detect(host); err == nil || len(found) != 0 || !strings.Contains(err.Error(), "is unknown") {
+	if _, found, err = Detect(host); err == nil || len(found) != 0 || !strings.Contains(err.Error(), "is unknown") {
 		t.Errorf("found %+v, %v; want an error: the folder can't be seen", found, err)
 	}
 }

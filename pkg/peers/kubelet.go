@@ -21,11 +21,17 @@ const (
 // Managers returns the kubelet's static managers below the host's root folder.
 func Managers(host fs.FS) ([]Neighbour, error) {
 	kubelet, err := FindKubelet(host)
+	return kubelet.managers(host, err)
+}
+
+// managers returns the static managers, unless the error says that the kubelet's root folder is
+// not visible.
+func (k *Kubelet) managers(host fs.FS, err error) ([]Neighbour, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; whether its static CPU and memory managers are on is unknown", err)
 	}
-	cpu, cpuErr := cpuManager(host, &kubelet)
-	memory, memoryErr := memoryManager(host, &kubelet)
+	cpu, cpuErr := cpuManager(host, k)
+	memory, memoryErr := memoryManager(host, k)
 	return append(cpu, memory...), errors.Join(cpuErr, memoryErr)
 }
 

@@ -38,15 +38,12 @@ type Pin struct {
 	CPUs      cpuset.Set `json:"cpus"`             // CPUs assigned exclusively to the container.
 }
 
-// Detect finds other agents in the host's root folder. It returns what could be read together
-// with the error about what could not.
-func Detect(host fs.FS) ([]Neighbour, error) {
-	var found []Neighbour
-	var errs []error
-	for _, look := range []func(fs.FS) ([]Neighbour, error){Managers, agents} {
-		n, err := look(host)
-		found = append(found, n...)
-		errs = append(errs, err)
-	}
-	return found, errors.Join(errs...)
+// Detect finds the kubelet (see FindKubelet) and other agents in the host's root folder. It looks
+// through the processes once. It returns what could be read together with the error about what could
+// not.
+func Detect(host fs.FS) (Kubelet, []Neighbour, error) {
+	running, err := findProcesses(host)
+	kubelet, hidden := running.findKubelet(host)
+	managers, unknown := kubelet.managers(host, hidden)
+	return kubelet, append(managers, running.neighbours()...), errors.Join(unknown, err)
 }

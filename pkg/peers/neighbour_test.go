@@ -55,7 +55,7 @@ func TestDetect(t *testing.T) {
 			for name, text := range test.files {
 				host[name] = &fstest.MapFile{Data: []byte(text)}
 			}
-			found, err := Detect(host)
+			_, found, err := Detect(host)
 			var kinds []Kind
 			for _, n := range found {
 				kinds = append(kinds, n.Kind)
@@ -78,7 +78,7 @@ func TestDetect(t *testing.T) {
 
 func TestDetectWithoutProc(t *testing.T) {
 	t.Parallel()
-	found, err := Detect(fstest.MapFS{"var/lib/kubelet/memory_manager_state": {Data: []byte(`{"policyName":"Static"}`)}})
+	_, found, err := Detect(fstest.MapFS{"var/lib/kubelet/memory_manager_state": {Data: []byte(`{"policyName":"Static"}`)}})
 	if err == nil || len(found) != 1 {
 		t.Errorf("found %v, %v; want the memory manager, and an error about proc", found, err)
 	}

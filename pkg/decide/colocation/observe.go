@@ -33,10 +33,12 @@ func (v *NodeView) Observe(s *observe.Snapshot, allPodsLimit knobs.Bytes) {
 		v.HostApplications[i].CPU = control.Use{}
 	}
 	var pods *observe.ContainerMemory
+	next := 0 // the container after the last one: most samples come in the containers' order
 	for i := range s.Containers {
 		c := &s.Containers[i]
-		if at, ok := v.index[c.ID]; ok {
+		if at, ok := v.find(c.ID, next); ok {
 			v.Containers[at].Container = *c
+			next = at + 1
 		} else if uid, ok := strings.CutPrefix(c.ID, PodTarget); ok {
 			v.observePod(uid, c)
 		} else if dir, ok := strings.CutPrefix(c.ID, BatchCgroupTarget); ok {
@@ -55,6 +57,15 @@ func (v *NodeView) Observe(s *observe.Snapshot, allPodsLimit knobs.Bytes) {
 	v.holdHosts()
 	v.sumBatch(sample)
 	v.observePools()
+}
+
+// find returns the index of a container, which a right guess finds without hashing the ID.
+func (v *NodeView) find(id string, guess int) (at int, ok bool) {
+	if guess < len(v.Containers) && v.Containers[guess].ID == id {
+		return guess, true
+	}
+	at, ok = v.index[id]
+	return at, ok
 }
 
 // hold records the memory of a batch cgroup or batch pod, if it is known.

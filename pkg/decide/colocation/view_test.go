@@ -168,6 +168,38 @@ func TestObserveBatchWork(t *testing.T) {
 	}
 }
 
+// TestObserveInAnyOrder checks that each container gets its own sample, in whatever order the samples
+// come, and whichever are missing.
+func TestObserveInAnyOrder(t *testing.T) {
+	t.Parallel()
+	var v NodeView
+	v.SetInventory(inventory(running("web/a", "burstable", workload.LS), running("job/a", "besteffort", workload.BE), running("low/a", "burstable", workload.BE), running("low/b", "burstable", workload.BE)))
+	use := map[string]workload.MilliCPU{"web/a": 1, "job/a": 2, "low/a": 3, "low/b": 4}
+	for _, order := range []string{
+		"web/a job/a low/a low/b", "low/b low/a job/a web/a", "job/a low/a", "web/a low/b job/a", "gone/a web/a job/a",
+		"web/a gone/a job/a low/b", "low/b web/a web/a", "",
+	} {
+		for i := range v.Containers {
+			v.Containers[i].CPU = observe.ContainerCPU{}
+		}
+		var sample []observe.Container
+		for id := range strings.FieldsSeq(order) {
+			sample = append(sample, uses(id, use[id], 1))
+		}
+		v.Observe(&observe.Snapshot{Now: start, Containers: sample}, 0)
+		for i := range v.Containers {
+			c := &v.Containers[i]
+			want := use[c.ID]
+			if !strings.Contains(order, c.ID) {
+				want = 0
+			}
+			if c.CPU.Usage != want {
+				t.Errorf("%q: %s uses %v, want %v", order, c.ID, c.CPU.Usage, want)
+			}
+		}
+	}
+}
+
 // This test isn't parallel, because it would count the allocations of other tests.
 func TestObserveAllocatesNothing(t *testing.T) {
 	var v NodeView

@@ -35,6 +35,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload/claim"
 	"github.com/sluice-dev/sluice/pkg/workload/evictorder"
+	"github.com/sluice-dev/sluice/pkg/workload/grants"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -158,8 +159,9 @@ func New(o Options) *Agent {
 func (a *Agent) Run(ctx context.Context) {
 	a.ctx = ctx
 	a.load()
-	a.setNeighbours(peers.Detect(a.Host)) // before any write: next to koordlet, Sluice writes nothing
-	a.Grants.Follow(grantrecord.Find(a.Host))
+	kubelet, found, err := peers.Detect(a.Host)
+	a.setNeighbours(found, err) // before any write: next to koordlet, Sluice writes nothing
+	a.Grants.Follow(kubelet.File(grants.File))
 	a.Grants.Refresh(node.GrantWaitAll)
 	a.FindMemory()
 	a.raiseWatermarks()

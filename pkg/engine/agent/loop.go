@@ -13,6 +13,7 @@ import (
 // Sampler reads the counters of the node and its containers; see pkg/engine/sampler.
 type Sampler interface {
 	// Sample fills a snapshot, and returns how long to wait from its start to the next sample.
+	// The list of targets is never changed later; another may replace it.
 	// The error reports each kind of failure once.
 	Sample(now time.Time, targets []observe.Target, into *observe.Snapshot) (next time.Duration, err error)
 	// Failures counts the reads that failed, by kind.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/engine/grantrecord"
 	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
 	"github.com/sluice-dev/sluice/pkg/peers"
+	"github.com/sluice-dev/sluice/pkg/workload/grants"
 )
 
 // neighboursInterval is the time between two searches for neighbours.
@@ -22,14 +22,13 @@ func (a *Agent) watchNeighbours(ctx context.Context) {
 			return
 		case <-time.After(neighboursInterval):
 		}
-		found, err := peers.Detect(a.Host)
-		record := grantrecord.Find(a.Host)
+		kubelet, found, err := peers.Detect(a.Host)
 		swap, swapErr := procfs.HasSwap(a.Host)
 		a.events.Do("neighbours", func() error { //nolint:errcheck // fails only if the agent has ended
 			a.setNeighbours(found, err)
 			a.setDisks()     // some may be new
 			a.groups.SetUp() // a neighbour that is gone may have kept Sluice from core scheduling
-			a.Grants.Follow(record)
+			a.Grants.Follow(kubelet.File(grants.File))
 			if swapErr == nil {
 				a.setSwap(swap)
 			}

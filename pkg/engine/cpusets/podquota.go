@@ -40,9 +40,8 @@ func (w *Writer) LiftQuota(pod *workload.Pod) {
 // restores those of the others.
 func (w *Writer) LiftAll() {
 	seen := map[string]bool{}
-	for _, h := range w.Ledger.Holders() {
-		c := w.Containers[h.ID]
-		if c == nil || h.CPUs.IsEmpty() {
+	for _, c := range w.Order {
+		if h, ok := w.Ledger.Holder(c.ID); !ok || h.CPUs.IsEmpty() {
 			continue
 		}
 		if object, ok := node.PodObject(c.Pod); ok && !seen[object.Path] {

@@ -12,17 +12,10 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/pkg/workload/grants"
 )
-
-// Find returns the path of the kubelet's record below the host's root.
-func Find(host fs.FS) string {
-	kubelet, _ := peers.FindKubelet(host) // peers.Detect reports an unreadable directory of the kubelet
-	return kubelet.File(grants.File)
-}
 
 // Watcher has the latest version of the record that was read. It is for use by one goroutine.
 type Watcher struct {

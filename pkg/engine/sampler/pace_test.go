@@ -137,6 +137,7 @@ func TestAnIdleNodeIsLookedAtSeldom(t *testing.T) {
 		if b.into.Node.CPU.Usage < workload.MilliCPU(2000) {
 			b.t.Errorf("usage is %v", b.into.Node.CPU.Usage)
 		}
+		targets = slices.Clone(targets)
 		targets[0].Fast = true
 		look(5*time.Second, 60)
 		if look(fast, 60); b.next != fast {

@@ -74,7 +74,9 @@ type Sampler struct {
 	meter   observe.Meter
 	reading observe.Reading
 
-	targets    []*target // in the order of reading.Containers
+	followed   []observe.Target // the list of the last sample
+	targets    []*target        // those of the list, in the order of reading.Containers
+	fast       bool             // one of them is fast
 	byID       map[string]*target
 	sample     uint64
 	nextTarget int // index in targets of the next container to read all counters of
@@ -160,7 +162,8 @@ func (s *Sampler) mono() time.Duration {
 }
 
 // Sample reads the counters of the node and of the targets that are due, and fills a snapshot,
-// whose memory it reuses. It forgets targets that are no longer in the list. Counters that
+// whose memory it reuses. It forgets targets that are no longer in the list, which must not be
+// changed later; another list may replace it. Counters that
 // can't be read keep their old values and times. The error reports each kind of failure once;
 // see Failures. next is how long to wait from the start of this sample to the next one: the
 // fast interval, or longer while no target is fast and the node is nearly idle.
@@ -170,7 +173,7 @@ func (s *Sampler) Sample(now time.Time, targets []observe.Target, into *observe.
 	r := &s.reading
 	r.Mono, r.Wall = s.mono(), now
 	refresh := s.refresh.Swap(false)
-	fast := s.follow(targets)
+	s.follow(targets)
 	// Allow for a sample that comes a little early.
 	all := refresh || s.allAt == 0 || r.Mono-s.allAt >= s.every.All-s.every.Fast/2
 
@@ -194,7 +197,7 @@ func (s *Sampler) Sample(now time.Time, targets []observe.Target, into *observe.
 	}
 	s.last = r.Mono
 	s.meter.Observe(r, into)
-	return s.wait(into, fast), s.failures.takeErrors()
+	return s.wait(into, s.fast), s.failures.takeErrors()
 }
 
 // isDue reports whether the container's interval has passed. A sample may come a little early.
@@ -210,10 +213,17 @@ func (t *target) noteUse(now, used, all time.Duration) {
 	t.used, t.allAt = used, now
 }
 
-// follow replaces the list of targets, and reports whether one of them is fast.
-func (s *Sampler) follow(targets []observe.Target) (fast bool) {
-	s.sample++
+// follow replaces the list of targets, unless it is that of the last sample.
+func (s *Sampler) follow(targets []observe.Target) {
 	r := &s.reading
+	if len(targets) > 0 && len(targets) == len(s.followed) && &targets[0] == &s.followed[0] {
+		for i, t := range s.targets {
+			r.Containers[i] = observe.ContainerReading{ID: t.ID}
+		}
+		return
+	}
+	s.followed, s.fast = targets, false
+	s.sample++
 	list, containers := s.targets[:0], r.Containers[:0] // list never gets longer than i
 	for i := range targets {
 		want := &targets[i]
@@ -231,7 +241,7 @@ func (s *Sampler) follow(targets []observe.Target) (fast bool) {
 			s.byID[want.ID] = t
 		}
 		t.Target, t.sample = *want, s.sample
-		fast = fast || t.Fast
+		s.fast = s.fast || t.Fast
 		list, containers = append(list, t), append(containers, observe.ContainerReading{ID: want.ID})
 	}
 	if len(s.byID) != len(list) {
@@ -243,5 +253,4 @@ func (s *Sampler) follow(targets []observe.Target) (fast bool) {
 	}
 	clear(s.targets[min(len(list), len(s.targets)):])
 	s.targets, r.Containers = list, containers
-	return fast
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -366,6 +367,42 @@ func TestCloseDuringALook(t *testing.T) {
 		b.reads.meanwhile = nil
 		if err := b.Close(); err != nil {
 			b.t.Error(err)
+		}
+	})
+}
+
+// TestFollow checks that the same list is followed again, and that another one of the same length
+// replaces it: with other containers, other paths or other intervals.
+func TestFollow(t *testing.T) {
+	in(t, func(b *bed) {
+		follow := func(targets []observe.Target, want ...string) {
+			b.t.Helper()
+			for range 2 { // the second sample has the same list
+				b.sample(fast, targets)
+				var got []string
+				for i := range b.into.Containers {
+					got = append(got, b.into.Containers[i].ID)
+				}
+				if !slices.Equal(got, want) || len(b.byID) != len(want) || len(b.targets) != len(want) {
+					b.t.Errorf("follows %q, want %q", got, want)
+				}
+			}
+		}
+		all := b.containers(4)
+		follow(all[:2], "c0", "c1")
+		follow(all[:3], "c0", "c1", "c2")
+		follow(all[1:3], "c1", "c2")
+		follow([]observe.Target{all[2], all[1]}, "c2", "c1")
+		follow([]observe.Target{all[3], all[1]}, "c3", "c1") // one ends while another comes
+		follow([]observe.Target{all[3], all[3], all[1]}, "c3", "c1")
+		follow(nil)
+		follow(all[:1], "c0")
+
+		b.kernel.Count("/pods/c3", fakekernel.Counters{CPU: int64(time.Hour)})
+		moved := []observe.Target{{ID: "c0", Path: "/pods/c3", Fast: true}} // made again elsewhere
+		follow(moved, "c0")
+		if !b.fast || b.targets[0].Path != "/pods/c3" || b.into.Containers[0].CPU.Usage != 0 {
+			b.t.Errorf("the container that moved: %+v; usage %v", b.targets[0].Target, b.into.Containers[0].CPU.Usage)
 		}
 	})
 }

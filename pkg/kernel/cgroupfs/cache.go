@@ -60,7 +60,8 @@ type cgroup struct {
 }
 
 // with calls do with the cgroup at dir. If the cached cgroup turns out to have been removed,
-// with drops it from the cache and calls do once more with the cgroup that is at dir now.
+// with drops it from the cache and calls do once more with the cgroup that is at dir now. A file
+// that the kernel lacks leaves the cgroup in the cache.
 func (h *hierarchy) with(dir string, do func(*cgroup) error) error {
 	c, kept, err := h.acquire(dir)
 	if err != nil {
@@ -68,7 +69,7 @@ func (h *hierarchy) with(dir string, do func(*cgroup) error) error {
 	}
 	err = do(c)
 	c.release()
-	if !kept || !errors.Is(err, syscall.ENODEV) && !errors.Is(err, syscall.ENOENT) {
+	if !kept || !errors.Is(err, syscall.ENODEV) && !errors.Is(err, ErrGone) {
 		return err
 	}
 	h.drop(c)

@@ -66,6 +66,44 @@ func TestV1KeptOpen(t *testing.T) {
 	}
 }
 
+// TestV1MissingFile checks that a cgroup that lacks a file stays open, and that the file of a cgroup
+// made again at the same path is found.
+func TestV1MissingFile(t *testing.T) {
+	t.Parallel()
+	k := realV1(t)
+	dir := k.child("ctr", "")
+	k.value(dir, knobs.Weight)
+	look := func(file string) error {
+		return k.cpu.with(dir, func(c *cgroup) error { return c.scanFile(file, func([]byte) {}) })
+	}
+	before := k.cpu.cgroups[dir]
+	if err := look("cpu.missing"); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("a file that the kernel lacks: %v", err)
+	}
+	if k.cpu.cgroups[dir] != before {
+		t.Error("a file that the kernel lacks closes its cgroup, with all open files")
+	}
+	k.remove(dir)
+	k.child("ctr", "")
+	if err := look("cpu.shares"); err != nil {
+		t.Errorf("a file of a new cgroup: %v", err)
+	}
+	if k.cpu.cgroups[dir] == before {
+		t.Error("the cgroup that was removed is still open")
+	}
+	k.remove(dir)
+	k.child("ctr", "")
+	if err := k.cpu.with(dir, func(c *cgroup) error { // which was removed between the two reads
+		return errors.Join(ErrUnsupported, c.scanFile("cpu.cfs_quota_us", func([]byte) {}))
+	}); errors.Is(err, ErrGone) {
+		t.Errorf("a file of a new cgroup beside one that the kernel lacks: %v", err)
+	}
+	k.remove(dir)
+	if err := look("cpu.missing"); !errors.Is(err, ErrGone) {
+		t.Errorf("a file of a cgroup that was removed: %v", err)
+	}
+}
+
 func (k *v1) apply(dir string, knob knobs.Knob, to knobs.Value) {
 	k.t.Helper()
 	if err := k.Apply([]knobs.Change{change(dir, knob, to)}); err != nil {

@@ -130,7 +130,7 @@ func (c *cgroup) missing(err error) error {
 		}
 		return fmt.Errorf("%w: %w", ErrGone, err)
 	case errors.Is(err, syscall.ENOENT):
-		if !c.exists() {
+		if c.removed() {
 			return fmt.Errorf("%w: %w", ErrGone, err)
 		}
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
@@ -138,6 +138,17 @@ func (c *cgroup) missing(err error) error {
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	return err
+}
+
+// removed reports whether the cgroup itself was removed, whatever is at its path now. Every cgroup
+// has the file cgroup.procs.
+func (c *cgroup) removed() bool {
+	f, err := c.folder.Open("cgroup.procs")
+	if err != nil {
+		return errors.Is(err, syscall.ENOENT)
+	}
+	f.Close() //nolint:errcheck // the file was opened for reading
+	return false
 }
 
 // exists reports whether a cgroup is at the path now.

@@ -25,6 +25,9 @@ func TestIOCost(t *testing.T) {
 		if err := os.MkdirAll(at, 0o755); err != nil {
 			t.Fatal(err)
 		}
+		if err := os.WriteFile(filepath.Join(at, "cgroup.procs"), nil, 0o600); err != nil { // every cgroup has it
+			t.Fatal(err)
+		}
 		for name, text := range files {
 			if err := os.WriteFile(filepath.Join(at, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)

@@ -193,6 +193,7 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 	if s.KubeSocket != "" {
 		s.acting.running.Go(func() { s.reload.retryParts(loop) })
 	}
+	s.acting.running.Go(func() { trimMemory(loop) })
 	s.acting.running.Go(func() { logRuntimes(loop, s.HostRoot, log) })
 	if s.LabelsFile != "" {
 		s.acting.running.Go(func() { s.keepLabels(loop, log) })

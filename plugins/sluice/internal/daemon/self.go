@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"context"
 	"os"
 	"runtime/debug"
 	"strconv"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
@@ -27,6 +29,18 @@ func collectSeldom() {
 	const percent = 400
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)
+	}
+}
+
+// trimMemory collects the garbage of the start once and returns its memory to the kernel. Go alone would
+// keep it up to its next goal, which collectSeldom makes five times the memory in use. What the loop
+// allocates later stays small, because Go collects at least every 2 minutes.
+func trimMemory(ctx context.Context) {
+	const started = 10 * time.Second // the first samples are taken
+	select {
+	case <-ctx.Done():
+	case <-time.After(started):
+		debug.FreeOSMemory()
 	}
 }
 

@@ -151,7 +151,7 @@ func (r *measuring) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.machine, r.targets, r.known = m, r.targets[:0], r.known[:0]
+	r.machine, r.targets, r.known = m, nil, r.known[:0] // the sampler keeps the former targets
 	for i := range s.Containers {
 		c := &s.Containers[i]
 		if c.Cgroup == "" {
