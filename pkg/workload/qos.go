@@ -3,6 +3,7 @@ package workload
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -104,9 +105,42 @@ type RDTShare struct {
 
 // IO is block I/O.
 type IO struct {
-	Weight  Optional[int] // 1..10000; the default is 100
-	Limits  IOLimits      // limits for each disk that Devices does not name
-	Devices []DeviceIO    // sorted by name
+	Weight   Optional[int]        // 1..10000; the default is 100
+	Priority Optional[IOPriority] // of its processes; they keep their own if it is unset
+	Limits   IOLimits             // limits for each disk that Devices does not name
+	Devices  []DeviceIO           // sorted by name
+}
+
+// IOPriority is a priority of ioprio_set(2): a level of the best-effort class, from 0 for the highest
+// to 7, or IOIdle.
+type IOPriority int
+
+// These are the level that the kernel gives to processes without a priority, if their nice value is
+// 0, and the idle class, whose I/O waits for all other I/O.
+const (
+	IONormal IOPriority = 4
+	IOIdle   IOPriority = 8
+)
+
+// String returns the priority as in annotations.
+func (p IOPriority) String() string {
+	if p == IOIdle {
+		return "idle"
+	}
+	return strconv.Itoa(int(p))
+}
+
+// UnmarshalText reads "idle" or a level.
+func (p *IOPriority) UnmarshalText(text []byte) error {
+	if string(text) == "idle" {
+		*p = IOIdle
+		return nil
+	}
+	if len(text) != 1 || text[0] < '0' || text[0] > '7' {
+		return errors.New("must be a level from 0 (highest) to 7, or idle")
+	}
+	*p = IOPriority(text[0] - '0')
+	return nil
 }
 
 // DeviceIO is I/O to one device.

@@ -24,6 +24,7 @@ func (t *tuner) io() {
 			t.missing(i, ioKey, "neither io.weight nor blkio weights are there on this kernel: its I/O has no weight")
 		}
 		t.throttle(i, &r.IO, devices)
+		t.ioClass(i, r.IO.Priority)
 	}
 	if weights == nil {
 		return
@@ -32,6 +33,19 @@ func (t *tuner) io() {
 		weights = append(weights, knobs.Weights{Default: knobs.DefaultIOWeight})
 	}
 	t.ioWeight(highest(weights), func(k knobs.Knob, v knobs.Value) { t.setPod(k, v, "highest io weights of its containers") })
+}
+
+// ioClass also puts write-back of a container into the idle class. Other priorities are those of its
+// processes alone: they write to the page cache, and the kernel has levels for no cgroup.
+func (t *tuner) ioClass(i int, priority workload.Optional[workload.IOPriority]) {
+	if priority != workload.Some(workload.IOIdle) {
+		return
+	}
+	if t.has(knobs.IOClass) {
+		t.set(i, knobs.IOClass, knobs.IdleIO, "io priority idle")
+		return
+	}
+	t.note(i, ioKey, "io.prio.class is not there (Linux 5.14 with CONFIG_BLK_CGROUP_IOPRIO): what it writes through the page cache has normal priority, and its processes can raise their own")
 }
 
 // ioWeight sets weights where this kernel has them. Disks with the scheduler BFQ have a file of their

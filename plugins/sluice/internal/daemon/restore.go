@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/runtimerecord"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
+	"github.com/sluice-dev/sluice/pkg/kernel/ioprio"
 	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
 	"github.com/sluice-dev/sluice/pkg/peers"
@@ -78,7 +79,7 @@ func giveBack(ctx context.Context, at statedir.Dirs, hostRoot string, dry bool) 
 	if err := errors.Join(h.AffinitiesErr, h.WatermarksErr, unless(h.CgroupsErr, cgroupfs.ErrNoCgroups), unless(h.RDTErr, resctrl.ErrNone)); err != nil {
 		return r, err
 	}
-	all := restore.Host{Online: machine.Online, Cores: coresched.New(), Affinities: h.Affinities, Watermarks: h.Watermarks}
+	all := restore.Host{Online: machine.Online, Cores: coresched.New(), Priorities: ioprio.New(), Affinities: h.Affinities, Watermarks: h.Watermarks}
 	if h.Cgroups != nil {
 		all.Kernel = h.Cgroups
 	}
