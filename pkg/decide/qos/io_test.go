@@ -81,3 +81,34 @@ func TestClassWeights(t *testing.T) {
 		}
 	}
 }
+
+// The kernel has a policy for the idle class alone that no process escapes, and none for levels.
+func TestIOClass(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		has      bool
+		priority workload.Optional[workload.IOPriority]
+		want     knobs.Value
+		note     bool
+	}{
+		"idle":         {true, workload.Some(workload.IOIdle), knobs.IdleIO, false},
+		"no such file": {false, workload.Some(workload.IOIdle), nil, true},
+		"a level":      {true, workload.Some[workload.IOPriority](7), nil, false},
+		"none":         {true, workload.Optional[workload.IOPriority]{}, nil, false},
+	} {
+		node := Node{}
+		if test.has {
+			node.Features.Knobs[knobs.IOClass] = knobs.Feature{State: knobs.Supported, V2: true}
+		}
+		request := workload.Request{Class: workload.BE}
+		request.IO.Priority = test.priority
+		got := For(&node, &Pod{Containers: []Container{{Request: request}}})
+		s, _ := Find(got.Containers[0], knobs.IOClass)
+		if s.Value != test.want || len(got.Pod) > 0 {
+			t.Errorf("%s: %v, pod %v; want %v", name, s.Value, got.Pod, test.want)
+		}
+		if noted := len(got.Notes[0]) > 0; noted != test.note || Missing(got.Notes[0], ioKey) {
+			t.Errorf("%s: notes %v", name, got.Notes[0])
+		}
+	}
+}

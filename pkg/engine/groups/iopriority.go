@@ -2,7 +2,6 @@ package groups
 
 import (
 	"errors"
-	"maps"
 
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
@@ -50,9 +49,12 @@ func (j *Joiner) keepPriorities(path string, priorities ioprio.Set) error {
 	if j.given[path] == priorities {
 		return nil
 	}
-	all := maps.Clone(j.given)
-	maps.DeleteFunc(all, func(path string, _ ioprio.Set) bool { return j.ByPath[path] == nil })
-	all[path] = priorities
+	all := given{path: priorities}
+	for other, has := range j.given {
+		if other != path && j.ByPath[other] != nil {
+			all[other] = has
+		}
+	}
 	if priorities == 0 {
 		delete(all, path)
 	}
