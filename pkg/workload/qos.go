@@ -3,7 +3,6 @@ package workload
 import (
 	"errors"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -105,41 +104,33 @@ type RDTShare struct {
 
 // IO is block I/O.
 type IO struct {
-	Weight   Optional[int]        // 1..10000; the default is 100
-	Priority Optional[IOPriority] // of its processes; they keep their own if it is unset
-	Limits   IOLimits             // limits for each disk that Devices does not name
-	Devices  []DeviceIO           // sorted by name
+	Weight   Optional[int] // 1..10000; the default is 100
+	Priority IOPriority
+	Limits   IOLimits   // limits for each disk that Devices does not name
+	Devices  []DeviceIO // sorted by name
 }
 
-// IOPriority is a priority of ioprio_set(2): a level of the best-effort class, from 0 for the highest
-// to 7, or IOIdle.
+// IOPriority is the priority of a container's I/O, which disks with the scheduler mq-deadline heed.
 type IOPriority int
 
-// These are the level that the kernel gives to processes without a priority, if their nice value is
-// 0, and the idle class, whose I/O waits for all other I/O.
+// The values of IOPriority. The kernel's levels and its real-time class are not among them: no
+// scheduler ranks cgroups by levels, and the real-time class starves all others.
 const (
-	IONormal IOPriority = 4
-	IOIdle   IOPriority = 8
+	IOUnset  IOPriority = iota
+	IONormal            // as the processes' nice values say
+	IOIdle              // all other I/O comes first
 )
 
-// String returns the priority as in annotations.
-func (p IOPriority) String() string {
-	if p == IOIdle {
-		return "idle"
-	}
-	return strconv.Itoa(int(p))
-}
-
-// UnmarshalText reads "idle" or a level.
+// UnmarshalText reads "normal" or "idle".
 func (p *IOPriority) UnmarshalText(text []byte) error {
-	if string(text) == "idle" {
+	switch string(text) {
+	case "normal":
+		*p = IONormal
+	case "idle":
 		*p = IOIdle
-		return nil
+	default:
+		return errors.New("must be normal or idle")
 	}
-	if len(text) != 1 || text[0] < '0' || text[0] > '7' {
-		return errors.New("must be a level from 0 (highest) to 7, or idle")
-	}
-	*p = IOPriority(text[0] - '0')
 	return nil
 }
 

@@ -15,7 +15,7 @@ import (
 // TestIOPriority checks the I/O priority of a batch container's threads: at the first instruction,
 // if it ran before the plugin, after a reload, a stop and a restore. A service has none.
 func TestIOPriority(t *testing.T) {
-	const last, idle = 2<<13 | 7, 3 << 13
+	const idle = 3 << 13
 	config := func(priority string) string {
 		return "driftInterval: 1s\nclasses: {BE: {io: {priority: " + priority + "}}}\n"
 	}
@@ -23,10 +23,10 @@ func TestIOPriority(t *testing.T) {
 		t.Run(nameOf(version), func(t *testing.T) {
 			rt := start(t, runtime.Options{Containerd: version})
 			earlier := run(t, rt, classed("earlier", "BE", runtime.Resources{}))
-			s := startSluice(t, rt, runtime.SluiceOptions{Config: config("7")})
+			s := startSluice(t, rt, runtime.SluiceOptions{Config: config("idle")})
 			job := run(t, rt, classed("job", "BE", runtime.Resources{}))
 			web := run(t, rt, classed("web", "LS", runtime.Whole(100, 64*mib)))
-			for pod, want := range map[*runtime.Pod]int{job: last, web: 0} {
+			for pod, want := range map[*runtime.Pod]int{job: idle, web: 0} {
 				first, err := pod.Container("c").First()
 				must(t, err)
 				if first.IOPriority != want {
@@ -46,7 +46,9 @@ func TestIOPriority(t *testing.T) {
 					t.Errorf("%s, the service's threads have the priorities %s", when, got)
 				}
 			}
-			all("at the start", last)
+			all("at the start", idle)
+			replace(t, s, config("normal"))
+			all("no longer asked for", 0)
 			replace(t, s, config("idle"))
 			all("after a reload", idle)
 			must(t, s.Stop())

@@ -35,17 +35,16 @@ func (t *tuner) io() {
 	t.ioWeight(highest(weights), func(k knobs.Knob, v knobs.Value) { t.setPod(k, v, "highest io weights of its containers") })
 }
 
-// ioClass also puts write-back of a container into the idle class. Other priorities are those of its
-// processes alone: they write to the page cache, and the kernel has levels for no cgroup.
-func (t *tuner) ioClass(i int, priority workload.Optional[workload.IOPriority]) {
-	if priority != workload.Some(workload.IOIdle) {
-		return
-	}
-	if t.has(knobs.IOClass) {
+// ioClass puts a container's write-back, too, into the idle class. pkg/engine/groups does that for
+// what its processes read and write themselves.
+func (t *tuner) ioClass(i int, priority workload.IOPriority) {
+	switch {
+	case priority != workload.IOIdle:
+	case t.has(knobs.IOClass):
 		t.set(i, knobs.IOClass, knobs.IdleIO, "io priority idle")
-		return
+	default:
+		t.note(i, ioKey, "io.prio.class is not there (Linux 5.14 with CONFIG_BLK_CGROUP_IOPRIO): what it writes through the page cache has normal priority, and its processes can raise their own")
 	}
-	t.note(i, ioKey, "io.prio.class is not there (Linux 5.14 with CONFIG_BLK_CGROUP_IOPRIO): what it writes through the page cache has normal priority, and its processes can raise their own")
 }
 
 // ioWeight sets weights where this kernel has them. Disks with the scheduler BFQ have a file of their

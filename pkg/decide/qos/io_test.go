@@ -82,19 +82,18 @@ func TestClassWeights(t *testing.T) {
 	}
 }
 
-// The kernel has a policy for the idle class alone that no process escapes, and none for levels.
 func TestIOClass(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		has      bool
-		priority workload.Optional[workload.IOPriority]
+		priority workload.IOPriority
 		want     knobs.Value
 		note     bool
 	}{
-		"idle":         {true, workload.Some(workload.IOIdle), knobs.IdleIO, false},
-		"no such file": {false, workload.Some(workload.IOIdle), nil, true},
-		"a level":      {true, workload.Some[workload.IOPriority](7), nil, false},
-		"none":         {true, workload.Optional[workload.IOPriority]{}, nil, false},
+		"idle":         {true, workload.IOIdle, knobs.IdleIO, false},
+		"no such file": {false, workload.IOIdle, nil, true},
+		"normal":       {true, workload.IONormal, nil, false},
+		"none":         {false, workload.IOUnset, nil, false},
 	} {
 		node := Node{}
 		if test.has {

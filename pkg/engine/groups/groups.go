@@ -32,7 +32,7 @@ type Joiner struct {
 	batchShare control.CacheShare // the part of its configured share that batch work's class has; zero is all
 	passes     int                // since the processes of all containers were last listed
 
-	given given // replaced, never changed in place
+	idle []string // cgroups whose processes may be in the idle class of I/O by Sluice; replaced, never changed in place
 }
 
 // New makes a Joiner; the node's journal must be loaded. Without cores (nil) no container joins
@@ -43,8 +43,8 @@ func New(n *node.Node, cores Cores, io Priorities, host rdtgroup.Host, noRDT str
 		Node: n, cores: cores, io: io, noRDT: noRDT,
 		rdt: rdtgroup.New(host, n.Journal, func() { n.Counters.Drift++ }, n.Log),
 	}
-	if _, err := n.Journal.State(priorityState, &j.given); err != nil {
-		n.Log.WithError(err).Warn("Which I/O priorities processes have by Sluice is lost: they keep them")
+	if _, err := n.Journal.State(idleState, &j.idle); err != nil {
+		n.Log.WithError(err).Warn("Which processes have their I/O priority by Sluice is lost: they keep it")
 	}
 	return j
 }

@@ -2,111 +2,107 @@ package groups
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
-	"github.com/sluice-dev/sluice/pkg/kernel/ioprio"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 // Priorities changes the I/O priorities of processes; see pkg/kernel/ioprio.
 type Priorities interface {
-	Change(given ioprio.Set, to ioprio.Priority, pids ...int) (changed int, err error)
+	Idle(pids ...int) (changed int, err error)
+	Restore(pids ...int) (changed int, err error)
 }
 
 const (
 	// ioKey names I/O in the notes on what a container lacks.
 	ioKey = "io"
-	// priorityState is the name under which the journal keeps what given holds.
-	priorityState = "io-priority"
+	// idleState is the name under which the journal keeps the cgroups whose processes are in
+	// the idle class of I/O by Sluice.
+	idleState = "io-idle"
 )
 
-// given holds the I/O priorities that processes may have by Sluice, by their containers' cgroups.
-type given map[string]ioprio.Set
-
-// ranked reports whether a container's processes need the priority that it requests, or may have one
-// that it no longer requests.
+// ranked reports whether a container's processes are to be in the idle class of I/O, or are to
+// leave it.
 func (j *Joiner) ranked(c *node.Container, r *workload.Request) bool {
-	return j.io != nil && (r.IO.Priority.Set || j.given[c.Path] != 0)
+	return j.io != nil && (r.IO.Priority == workload.IOIdle || slices.Contains(j.idle, c.Path))
 }
 
-// prioritize gives processes of a container its I/O priority. The journal has the priority before a
-// process has it.
-func (j *Joiner) prioritize(c *node.Container, to ioprio.Priority, pids []int) error {
-	before := j.given[c.Path]
-	if err := j.keepPriorities(c.Path, before|ioprio.Only(to)); err != nil {
+// prioritize gives processes of a container its I/O priority. The journal has its cgroup while a
+// process may be in the idle class.
+func (j *Joiner) prioritize(c *node.Container, to workload.IOPriority, pids []int) error {
+	if to == workload.IOIdle {
+		if err := j.keepIdle(c.Path, true); err != nil {
+			return err
+		}
+		_, err := j.io.Idle(pids...)
 		return err
 	}
-	if _, err := j.io.Change(before, to, pids...); err != nil {
+	if _, err := j.io.Restore(pids...); err != nil {
 		return err
 	}
-	return j.keepPriorities(c.Path, ioprio.Only(to))
+	return j.keepIdle(c.Path, false)
 }
 
-// keepPriorities records which I/O priorities the processes of a cgroup may have by Sluice. It drops
-// the cgroups of containers that are gone.
-func (j *Joiner) keepPriorities(path string, priorities ioprio.Set) error {
-	if j.given[path] == priorities {
+// keepIdle records whether processes of a cgroup may be in the idle class by Sluice. It drops the
+// cgroups of containers that are gone.
+func (j *Joiner) keepIdle(path string, idle bool) error {
+	if slices.Contains(j.idle, path) == idle {
 		return nil
 	}
-	all := given{path: priorities}
-	for other, has := range j.given {
-		if other != path && j.ByPath[other] != nil {
-			all[other] = has
-		}
+	paths := slices.DeleteFunc(slices.Clone(j.idle), func(other string) bool { return other == path || j.ByPath[other] == nil })
+	if idle {
+		paths = append(paths, path)
 	}
-	if priorities == 0 {
-		delete(all, path)
-	}
-	if err := savePriorities(j.Journal, all); err != nil {
+	if err := saveIdle(j.Journal, paths); err != nil {
 		return err
 	}
-	j.given = all
+	j.idle = paths
 	return nil
 }
 
-// LeavePriorities takes the I/O priorities that Sluice gave from all processes.
+// LeavePriorities takes all processes out of the idle class into which Sluice put them.
 func (j *Joiner) LeavePriorities() {
-	if j.io == nil || j.Kernel == nil || len(j.given) == 0 {
+	if j.io == nil || j.Kernel == nil || len(j.idle) == 0 {
 		return
 	}
-	left, err := takeBack(j.Kernel, j.io, j.given)
-	j.given = left
-	if err = errors.Join(err, savePriorities(j.Journal, left)); err != nil {
-		j.Log.WithError(err).Warn("Processes keep the I/O priorities that Sluice gave them; sluice restore tries it again")
+	left, err := takeBack(j.Kernel, j.io, j.idle)
+	j.idle = left
+	if err = errors.Join(err, saveIdle(j.Journal, left)); err != nil {
+		j.Log.WithError(err).Warn("Processes keep the I/O priority that Sluice gave them; sluice restore tries it again")
 	}
 }
 
-// RestorePriorities takes the I/O priorities that a journal lists from their processes, and then
-// drops them from the journal.
+// RestorePriorities takes the processes of the cgroups that a journal lists out of the idle class,
+// and then drops those cgroups from the journal.
 func RestorePriorities(kernel node.Kernel, io Priorities, j *journal.Journal) error {
-	var all given
-	if has, err := j.State(priorityState, &all); err != nil || !has {
+	var paths []string
+	if has, err := j.State(idleState, &paths); err != nil || !has {
 		return err
 	}
-	left, err := takeBack(kernel, io, all)
-	return errors.Join(err, savePriorities(j, left))
+	left, err := takeBack(kernel, io, paths)
+	return errors.Join(err, saveIdle(j, left))
 }
 
-// takeBack returns what could not be taken back.
-func takeBack(kernel node.Kernel, io Priorities, all given) (left given, err error) {
-	left = given{}
+// takeBack returns the cgroups whose processes could not be taken out of the idle class.
+func takeBack(kernel node.Kernel, io Priorities, paths []string) (left []string, err error) {
 	var errs []error
-	for path, priorities := range all {
+	for _, path := range paths {
 		pids, err := kernel.Processes(path)
 		if err == nil {
-			_, err = io.Change(priorities, ioprio.Priority{}, pids...)
+			_, err = io.Restore(pids...)
 		}
 		if err != nil {
-			left[path], errs = priorities, append(errs, err)
+			left, errs = append(left, path), append(errs, err)
 		}
 	}
 	return left, errors.Join(errs...)
 }
 
-func savePriorities(j *journal.Journal, all given) error {
-	if len(all) == 0 {
-		return j.SaveState(priorityState, nil)
+func saveIdle(j *journal.Journal, paths []string) error {
+	if len(paths) == 0 {
+		return j.SaveState(idleState, nil)
 	}
-	return j.SaveState(priorityState, all)
+	return j.SaveState(idleState, paths)
 }

@@ -1,5 +1,5 @@
-// Package ioprio gives threads of processes an I/O priority (ioprio_set(2)). No other package calls
-// ioprio_set.
+// Package ioprio puts threads of processes into the idle class of I/O (ioprio_set(2)). No other
+// package calls ioprio_set.
 package ioprio
 
 import (
@@ -11,26 +11,9 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Priority is what a process has: a level or the idle class; unset, the kernel derives it from the
-// process's nice value.
-type Priority = workload.Optional[workload.IOPriority]
-
-// Set is a set of priorities, with a bit for each.
-type Set uint16
-
-// Only returns the set of one priority; the empty one if it is unset.
-func Only(p Priority) Set {
-	if !p.Set {
-		return 0
-	}
-	return 1 << p.Value
-}
-
-// Threads changes the priorities of threads. It needs CAP_SYS_NICE for those of other users.
+// Threads changes the I/O priorities of threads. It needs CAP_SYS_NICE for those of other users.
 type Threads struct {
 	get  func(tid int) (ioprio int, err error)
 	set  func(tid, ioprio int) error
@@ -40,30 +23,48 @@ type Threads struct {
 // New makes a Threads for the processes of this process's PID namespace, and its /proc.
 func New() *Threads { return &Threads{get, set, list} }
 
+// Idle puts all threads of the processes into the idle class. It leaves alone threads with a
+// priority, which the processes have chosen. Threads and children that they make later inherit the
+// class. It returns how many threads it changed. A process or thread that has ended is no error.
+func (t *Threads) Idle(pids ...int) (changed int, err error) {
+	return t.all(pids, func(has int) (int, bool) { return sluice, unset(has) })
+}
+
+// Restore takes the idle class from all threads of the processes that have it by Idle.
+func (t *Threads) Restore(pids ...int) (changed int, err error) {
+	return t.all(pids, func(has int) (int, bool) { return 0, has == sluice })
+}
+
+// These are values of ioprio_set (include/uapi/linux/ioprio.h), the class above 13 bits of the level.
+const (
+	normal = 2<<13 | 4 // the normal level of the best-effort class
+	sluice = 3 << 13   // the idle class by Idle. It has no levels; ionice sets the level 7 in it
+)
+
+// unset reports whether a thread has no priority, so that the kernel derives it from its nice value.
+// Before Linux 5.15, the class none has level 4 then; 5.15 to 5.19 show the normal level of the
+// best-effort class.
+func unset(ioprio int) bool { return ioprio>>13 == 0 || ioprio == normal }
+
 // mostListings bounds how often the threads of a process are listed, in case it never stops making
 // new ones.
 const mostListings = 8
 
-// Change gives a priority to all threads of the processes that have none, or one of those given
-// before. It leaves alone threads with any other, which the processes have chosen. With to unset,
-// threads that had one of those given have none afterwards. It returns how many threads it changed.
-// A thread that has ended is no error.
-//
-// Threads and children inherit the priority. Change lists the threads again until all have it, for
-// those that were being made.
-func (t *Threads) Change(given Set, to Priority, pids ...int) (changed int, err error) {
+// all changes the threads of processes for which change returns a value. It lists the threads again
+// until none is to be changed, for those that were being made.
+func (t *Threads) all(pids []int, change func(has int) (to int, apply bool)) (changed int, err error) {
 	var errs []error
 	for _, pid := range pids {
-		n, err := t.change(given, to, pid)
+		n, err := t.process(pid, change)
 		changed += n
-		if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !gone(err) {
 			errs = append(errs, fmt.Errorf("I/O priority of process %d: %w: %s", pid, err, reason(err)))
 		}
 	}
 	return changed, errors.Join(errs...)
 }
 
-func (t *Threads) change(given Set, to Priority, pid int) (changed int, err error) {
+func (t *Threads) process(pid int, change func(int) (int, bool)) (changed int, err error) {
 	if pid < 1 { // 0 is the calling thread
 		return 0, unix.ERANGE
 	}
@@ -74,12 +75,14 @@ func (t *Threads) change(given Set, to Priority, pid int) (changed int, err erro
 		}
 		before := changed
 		for _, tid := range tids {
-			did, err := t.changeOne(given, to, tid)
-			if err != nil && !errors.Is(err, unix.ESRCH) {
-				return changed, err
+			has, err := t.get(tid)
+			if to, apply := change(has); err == nil && apply {
+				if err = t.set(tid, to); err == nil {
+					changed++
+				}
 			}
-			if did {
-				changed++
+			if err != nil && !gone(err) {
+				return changed, err
 			}
 		}
 		if changed == before {
@@ -89,54 +92,7 @@ func (t *Threads) change(given Set, to Priority, pid int) (changed int, err erro
 	return changed, nil
 }
 
-func (t *Threads) changeOne(given Set, to Priority, tid int) (changed bool, err error) {
-	raw, err := t.get(tid)
-	if err != nil {
-		return false, err
-	}
-	has := decode(raw)
-	if has == to || has.Set && Only(has)&given == 0 {
-		return false, nil
-	}
-	return true, t.set(tid, encode(to))
-}
-
-// These are the kernel's classes, and the place of the class in a value (include/uapi/linux/ioprio.h).
-const (
-	none = iota
-	realtime
-	bestEffort
-	idle
-
-	classShift = 13
-	classes    = 7 // mask of the class
-	levels     = 7 // mask of the level
-)
-
-// decode reads the kernel's value. Linux 5.15 to 5.19 show the normal level for a thread that has
-// none. A real-time priority is one that Sluice never gives.
-func decode(ioprio int) Priority {
-	level := workload.IOPriority(ioprio & levels)
-	switch class := ioprio >> classShift & classes; {
-	case class == none || class == bestEffort && level == workload.IONormal:
-		return Priority{}
-	case class == bestEffort:
-		return workload.Some(level)
-	case class == idle:
-		return workload.Some(workload.IOIdle)
-	}
-	return workload.Some(workload.IOIdle + 1)
-}
-
-func encode(p Priority) int {
-	switch {
-	case !p.Set:
-		return none
-	case p.Value == workload.IOIdle:
-		return idle << classShift
-	}
-	return bestEffort<<classShift | int(p.Value)
-}
+func gone(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrNotExist) }
 
 const whoProcess = 1 // IOPRIO_WHO_PROCESS: a single thread
 
@@ -162,15 +118,12 @@ func list(pid int) (tids []int, err error) {
 	}
 	defer dir.Close() //nolint:errcheck // it was opened for reading
 	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
 	for _, name := range names {
 		if tid, err := strconv.Atoi(name); err == nil {
 			tids = append(tids, tid)
 		}
 	}
-	return tids, nil
+	return tids, err
 }
 
 // reason explains an errno of set_task_ioprio (block/ioprio.c).

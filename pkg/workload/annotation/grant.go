@@ -137,8 +137,8 @@ func (r *reader) allowSLO(requested *workload.SLO, a *candidate) error {
 }
 
 // allowIO refuses a heavier weight and a higher priority than the configuration gives. Since the
-// pod's io replaces the configured one as a whole, it also refuses a priority and limits that are
-// missing in it, and higher limits.
+// pod's io replaces the configured one as a whole, it also refuses one without the configured idle
+// priority or limits, or with higher limits.
 func (r *reader) allowIO(requested *workload.IO, a *candidate) error {
 	var given workload.IO
 	if g := r.given(a.key); g != nil {
@@ -152,7 +152,6 @@ func (r *reader) allowIO(requested *workload.IO, a *candidate) error {
 			heaviest = usual
 		}
 	}
-	highest, priority := ioPriority(given.Priority), ioPriority(requested.Priority)
 	more := looser(given.Limits, requested.Limits) || len(given.Devices) > 0
 	for i := range requested.Devices {
 		heaviest = max(heaviest, requested.Devices[i].Weight.Value)
@@ -161,22 +160,12 @@ func (r *reader) allowIO(requested *workload.IO, a *candidate) error {
 	switch {
 	case heaviest > most:
 		return r.more(IOWeight, a, fmt.Sprintf("weight %d is above the %d that containers have by default", heaviest, most))
-	case priority < highest && requested.Priority.Set:
-		return r.more(IOWeight, a, fmt.Sprintf("priority %s is above the %s that containers have by default", priority, highest))
-	case priority < highest:
-		return r.more(IOWeight, a, fmt.Sprintf("leaves out the priority %s that this node gives to the container (name it too)", highest))
+	case given.Priority == workload.IOIdle && requested.Priority != workload.IOIdle:
+		return r.more(IOWeight, a, "is not of the priority idle that this node gives to the container (name it too)")
 	case more:
 		return r.more(IOWeight, a, "leaves out or raises limits that this node gives to the container (name them too, for each device)")
 	}
 	return nil
-}
-
-// ioPriority returns the priority of processes without one of their own.
-func ioPriority(p workload.Optional[workload.IOPriority]) workload.IOPriority {
-	if p.Set {
-		return p.Value
-	}
-	return workload.IONormal
 }
 
 // looser reports whether limits allow more than the given ones in some respect.

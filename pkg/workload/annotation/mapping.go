@@ -149,8 +149,7 @@ func parseIO(text string) (workload.IO, error) {
 	var out workload.IO
 	fields := append(limitFields(&out.Weight, &out.Limits),
 		field{"priority", func(node *yaml.Node) error {
-			out.Priority.Set = true
-			return out.Priority.Value.UnmarshalText([]byte(scalar(node)))
+			return out.Priority.UnmarshalText([]byte(scalar(node)))
 		}},
 		field{"devices", func(node *yaml.Node) (err error) {
 			out.Devices, err = readDevices(node)

@@ -191,7 +191,7 @@ const (
 	OtherPool     Feature = "pool"          // a pool that gives keys to its containers, where it is not the class's default
 	HighIdentity  Feature = "identity"      // cpu-identity above what the config gives
 	OtherRDT      Feature = "rdt"           // another share of cache and bandwidth than the RDT class that the config gives
-	IOWeight      Feature = "ioWeight"      // io weight above 100, io priority above 4, or io beyond what the config gives
+	IOWeight      Feature = "ioWeight"      // io weight above 100, or io beyond what the config gives
 	HighTier      Feature = "tier"          // tier mid, where the pod was granted no mid resources and the config gives it none
 	TightSLO      Feature = "slo"           // a latency objective, or a bound on waiting for CPUs below control.slo.leastPercent, that the config does not give
 	OOMScore      Feature = "oomScore"      // to be killed, or its memory taken, later than the kubelet and the config give
