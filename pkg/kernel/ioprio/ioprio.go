@@ -116,7 +116,7 @@ func list(pid int) (tids []int, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close() //nolint:errcheck // it was opened for reading
+	defer dir.Close()
 	names, err := dir.Readdirnames(-1)
 	for _, name := range names {
 		if tid, err := strconv.Atoi(name); err == nil {
