@@ -80,7 +80,7 @@ func (j *Joiner) Join(c *node.Container) {
 		}
 	}
 	if ranked {
-		if err := j.prioritize(c, h.Request.IO.Priority, fresh); err != nil {
+		if err := j.prioritize(c, h.Request.IO.Priority); err != nil {
 			failed, c.Processes = append(failed, qos.Note{Key: ioKey, Text: err.Error()}), joined
 		}
 	}

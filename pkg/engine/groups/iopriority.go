@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Priorities changes the I/O priorities of processes; see pkg/kernel/ioprio.
+// Priorities changes the I/O priorities of all threads of a cgroup; see pkg/kernel/ioprio.
 type Priorities interface {
-	Idle(pids ...int) (changed int, err error)
-	Restore(pids ...int) (changed int, err error)
+	Idle(cgroup string) (changed int, err error)
+	Restore(cgroup string) (changed int, err error)
 }
 
 const (
@@ -29,17 +29,17 @@ func (j *Joiner) ranked(c *node.Container, r *workload.Request) bool {
 	return j.io != nil && (r.IO.Priority == workload.IOIdle || slices.Contains(j.idle, c.Path))
 }
 
-// prioritize gives processes of a container its I/O priority. The journal has its cgroup while a
-// process may be in the idle class.
-func (j *Joiner) prioritize(c *node.Container, to workload.IOPriority, pids []int) error {
+// prioritize gives the processes of a container its I/O priority. The journal has its cgroup while
+// a process may be in the idle class.
+func (j *Joiner) prioritize(c *node.Container, to workload.IOPriority) error {
 	if to == workload.IOIdle {
 		if err := j.keepIdle(c.Path, true); err != nil {
 			return err
 		}
-		_, err := j.io.Idle(pids...)
+		_, err := j.io.Idle(c.Path)
 		return err
 	}
-	if _, err := j.io.Restore(pids...); err != nil {
+	if _, err := j.io.Restore(c.Path); err != nil {
 		return err
 	}
 	return j.keepIdle(c.Path, false)
@@ -64,10 +64,10 @@ func (j *Joiner) keepIdle(path string, idle bool) error {
 
 // LeavePriorities takes all processes out of the idle class into which Sluice put them.
 func (j *Joiner) LeavePriorities() {
-	if j.io == nil || j.Kernel == nil || len(j.idle) == 0 {
+	if j.io == nil || len(j.idle) == 0 {
 		return
 	}
-	left, err := takeBack(j.Kernel, j.io, j.idle)
+	left, err := takeBack(j.io, j.idle)
 	j.idle = left
 	if err = errors.Join(err, saveIdle(j.Journal, left)); err != nil {
 		j.Log.WithError(err).Warn("Processes keep the I/O priority that Sluice gave them; sluice restore tries it again")
@@ -76,24 +76,20 @@ func (j *Joiner) LeavePriorities() {
 
 // RestorePriorities takes the processes of the cgroups that a journal lists out of the idle class,
 // and then drops those cgroups from the journal.
-func RestorePriorities(kernel node.Kernel, io Priorities, j *journal.Journal) error {
+func RestorePriorities(io Priorities, j *journal.Journal) error {
 	var paths []string
 	if has, err := j.State(idleState, &paths); err != nil || !has {
 		return err
 	}
-	left, err := takeBack(kernel, io, paths)
+	left, err := takeBack(io, paths)
 	return errors.Join(err, saveIdle(j, left))
 }
 
 // takeBack returns the cgroups whose processes could not be taken out of the idle class.
-func takeBack(kernel node.Kernel, io Priorities, paths []string) (left []string, err error) {
+func takeBack(io Priorities, paths []string) (left []string, err error) {
 	var errs []error
 	for _, path := range paths {
-		pids, err := kernel.Processes(path)
-		if err == nil {
-			_, err = io.Restore(pids...)
-		}
-		if err != nil {
+		if _, err := io.Restore(path); err != nil {
 			left, errs = append(left, path), append(errs, err)
 		}
 	}

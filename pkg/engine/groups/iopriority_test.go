@@ -12,17 +12,18 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// priorities has the processes that are in the idle class.
+// priorities has the processes that are in the idle class. All are of one container.
 type priorities struct {
-	idle map[int]bool
-	err  error // of the next changes, which the processes get all the same
+	kernel *kernel
+	idle   map[int]bool
+	err    error // of the next changes, which the processes get all the same
 }
 
-func (p *priorities) Idle(pids ...int) (changed int, err error)    { return p.set(true, pids) }
-func (p *priorities) Restore(pids ...int) (changed int, err error) { return p.set(false, pids) }
+func (p *priorities) Idle(string) (changed int, err error)    { return p.set(true) }
+func (p *priorities) Restore(string) (changed int, err error) { return p.set(false) }
 
-func (p *priorities) set(idle bool, pids []int) (changed int, err error) {
-	for _, pid := range pids {
+func (p *priorities) set(idle bool) (changed int, err error) {
+	for _, pid := range p.kernel.pids {
 		if p.idle[pid] != idle {
 			changed++
 		}
@@ -46,7 +47,7 @@ func (p *priorities) want(t *testing.T, when string, want ...int) {
 }
 
 func (n *testNode) withPriorities(pids ...int) *priorities {
-	p := &priorities{idle: map[int]bool{}}
+	p := &priorities{kernel: n.kernel, idle: map[int]bool{}}
 	n.io, n.kernel.pids = p, pids
 	return p
 }
@@ -127,11 +128,11 @@ func TestFailedPriority(t *testing.T) {
 	}
 	n.request(c, workload.IONormal)
 	n.reload()
-	if err := RestorePriorities(n.kernel, p, n.Journal); !errors.Is(err, p.err) || !slices.Equal(journaled(t, n), []string{c.Path}) {
+	if err := RestorePriorities(p, n.Journal); !errors.Is(err, p.err) || !slices.Equal(journaled(t, n), []string{c.Path}) {
 		t.Errorf("restored: %v, the journal has %v", err, journaled(t, n))
 	}
 	p.err = nil
-	if err := RestorePriorities(n.kernel, p, n.Journal); err != nil || len(journaled(t, n)) > 0 {
+	if err := RestorePriorities(p, n.Journal); err != nil || len(journaled(t, n)) > 0 {
 		t.Errorf("restored: %v, the journal has %v", err, journaled(t, n))
 	}
 	p.want(t, "restored")

@@ -110,8 +110,8 @@ func Run(host *Host, j *journal.Journal, dry bool) (r Result, err error) {
 	if host.Kernel != nil && host.Cores != nil {
 		errs = append(errs, groups.RestoreCores(host.Kernel, host.Cores, j))
 	}
-	if host.Kernel != nil && host.Priorities != nil {
-		errs = append(errs, groups.RestorePriorities(host.Kernel, host.Priorities, j))
+	if host.Priorities != nil {
+		errs = append(errs, groups.RestorePriorities(host.Priorities, j))
 	}
 	errs = append(errs, j.Flush())
 	return r, errors.Join(errs...)

@@ -1,13 +1,11 @@
-// Package ioprio puts threads of processes into the idle class of I/O (ioprio_set(2)). No other
+// Package ioprio puts threads of cgroups into the idle class of I/O (ioprio_set(2)). No other
 // package calls ioprio_set.
 package ioprio
 
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"strconv"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -15,30 +13,34 @@ import (
 
 // Threads changes the I/O priorities of threads. It needs CAP_SYS_NICE for those of other users.
 type Threads struct {
+	list func(cgroup string) (tids []int, err error)
 	get  func(tid int) (ioprio int, err error)
 	set  func(tid, ioprio int) error
-	list func(pid int) (tids []int, err error)
 }
 
-// New makes a Threads for the processes of this process's PID namespace, and its /proc.
-func New() *Threads { return &Threads{get, set, list} }
+// New makes a Threads for the cgroups whose threads list returns by their IDs in this process's PID
+// namespace, with those of nested cgroups, and none for a cgroup that is gone.
+func New(list func(cgroup string) (tids []int, err error)) *Threads { return &Threads{list, get, set} }
 
-// Idle puts all threads of the processes into the idle class. It leaves alone threads with a
-// priority, which the processes have chosen. Threads and children that they make later inherit the
-// class. It returns how many threads it changed. A process or thread that has ended is no error.
-func (t *Threads) Idle(pids ...int) (changed int, err error) {
-	return t.all(pids, func(has int) (int, bool) { return sluice, unset(has) })
+// Idle puts all threads of a cgroup into the idle class. It leaves alone threads with a priority,
+// which the processes have chosen. Threads and children that they make later inherit the class. It
+// returns how many threads it changed. A thread that ends meanwhile is no error.
+func (t *Threads) Idle(cgroup string) (changed int, err error) {
+	return t.all(cgroup, unset, sluice)
 }
 
-// Restore takes the idle class from all threads of the processes that have it by Idle.
-func (t *Threads) Restore(pids ...int) (changed int, err error) {
-	return t.all(pids, func(has int) (int, bool) { return 0, has == sluice })
+// Restore takes the idle class from all threads of a cgroup that have it by Idle.
+func (t *Threads) Restore(cgroup string) (changed int, err error) {
+	return t.all(cgroup, func(has int) bool { return has == sluice }, none)
 }
 
 // These are values of ioprio_set (include/uapi/linux/ioprio.h), the class above 13 bits of the level.
 const (
+	none   = 0
 	normal = 2<<13 | 4 // the normal level of the best-effort class
-	sluice = 3 << 13   // the idle class by Idle. It has no levels; ionice sets the level 7 in it
+	// sluice is the idle class by Idle. The class has no levels, but the kernel keeps the number that
+	// tells it from what processes set: ionice gives the level 7, and most libraries 0.
+	sluice = 3<<13 | 5
 )
 
 // unset reports whether a thread has no priority, so that the kernel derives it from its nice value.
@@ -46,53 +48,71 @@ const (
 // best-effort class.
 func unset(ioprio int) bool { return ioprio>>13 == 0 || ioprio == normal }
 
-// mostListings bounds how often the threads of a process are listed, in case it never stops making
+// mostListings bounds how often the threads of a cgroup are listed, in case it never stops making
 // new ones.
 const mostListings = 8
 
-// all changes the threads of processes for which change returns a value. It lists the threads again
-// until none is to be changed, for those that were being made.
-func (t *Threads) all(pids []int, change func(has int) (to int, apply bool)) (changed int, err error) {
-	var errs []error
-	for _, pid := range pids {
-		n, err := t.process(pid, change)
-		changed += n
-		if err != nil && !gone(err) {
-			errs = append(errs, fmt.Errorf("I/O priority of process %d: %w: %s", pid, err, reason(err)))
-		}
-	}
-	return changed, errors.Join(errs...)
-}
-
-func (t *Threads) process(pid int, change func(int) (int, bool)) (changed int, err error) {
-	if pid < 1 { // 0 is the calling thread
-		return 0, unix.ERANGE
-	}
-	for range mostListings {
-		tids, err := t.list(pid)
+// all changes the threads of a cgroup that have certain priorities. It lists the threads again until
+// none is to be changed, for those that were being made. The kernel may have given the number of a
+// thread that has ended to one of another cgroup: the listing after each change shows which threads
+// were the cgroup's, and the others leave the idle class again.
+func (t *Threads) all(cgroup string, applies func(has int) bool, to int) (changed int, err error) {
+	var touched []int // by the listing before
+	var failed error
+	for listing := 0; ; listing++ {
+		tids, err := t.list(cgroup)
 		if err != nil {
-			return changed, err
+			tids = nil // none is certain to be the cgroup's
 		}
-		before := changed
-		for _, tid := range tids {
-			has, err := t.get(tid)
-			if to, apply := change(has); err == nil && apply {
-				if err = t.set(tid, to); err == nil {
-					changed++
-				}
-			}
-			if err != nil && !gone(err) {
-				return changed, err
-			}
+		slices.Sort(tids)
+		strangers := slices.DeleteFunc(touched, func(tid int) bool {
+			_, found := slices.BinarySearch(tids, tid)
+			return found
+		})
+		changed -= len(strangers)
+		if to == sluice {
+			t.undo(strangers)
 		}
-		if changed == before {
-			break
+		switch {
+		case err != nil:
+			return changed, fmt.Errorf("I/O priority: %w", err)
+		case len(tids) > 0 && tids[0] < 1: // 0 would be the calling thread
+			return changed, fmt.Errorf("I/O priority: %w: %s", unix.ERANGE, reason(unix.ERANGE))
+		case listing == mostListings:
+			return changed, failed
+		}
+		touched, failed = t.once(tids, applies, to)
+		if changed += len(touched); len(touched)+len(strangers) == 0 {
+			return changed, failed
 		}
 	}
-	return changed, nil
 }
 
-func gone(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrNotExist) }
+// once changes the threads of one listing. It returns those that it changed, and the last error,
+// whose text names no thread: it stays the same while the reason does.
+func (t *Threads) once(tids []int, applies func(int) bool, to int) (touched []int, failed error) {
+	for _, tid := range tids {
+		has, err := t.get(tid)
+		if err == nil && applies(has) {
+			if err = t.set(tid, to); err == nil {
+				touched = append(touched, tid)
+			}
+		}
+		if err != nil && !errors.Is(err, unix.ESRCH) {
+			failed = fmt.Errorf("I/O priority: %w: %s", err, reason(err))
+		}
+	}
+	return touched, failed
+}
+
+// undo takes threads out of the idle class that have it by Idle.
+func (t *Threads) undo(tids []int) {
+	for _, tid := range tids {
+		if has, err := t.get(tid); err == nil && has == sluice {
+			t.set(tid, none) //nolint:errcheck // it has ended, or may not be changed, as it was before
+		}
+	}
+}
 
 const whoProcess = 1 // IOPRIO_WHO_PROCESS: a single thread
 
@@ -111,22 +131,7 @@ func set(tid, ioprio int) error {
 	return nil
 }
 
-func list(pid int) (tids []int, err error) {
-	dir, err := os.Open(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	for _, name := range names {
-		if tid, err := strconv.Atoi(name); err == nil {
-			tids = append(tids, tid)
-		}
-	}
-	return tids, err
-}
-
-// reason explains an errno of set_task_ioprio (block/ioprio.c).
+// reason explains an errno of set_task_ioprio (block/blk-ioc.c).
 func reason(err error) string {
 	var errno syscall.Errno
 	errors.As(err, &errno)
@@ -136,7 +141,7 @@ func reason(err error) string {
 	case unix.ENOSYS:
 		return "this kernel has no block devices (CONFIG_BLOCK), or a seccomp profile forbids ioprio_set"
 	case unix.ERANGE:
-		return "this is no process id; the container has not started, or Sluice does not see the host's process ids"
+		return "Sluice does not see the host's process ids"
 	}
-	return "the process keeps the priority it has; the next pass tries again"
+	return "the threads keep the priority that they have; a later pass tries again"
 }

@@ -320,7 +320,7 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 	default:
 		options.Kernel = h.Cgroups
 		options.Node = node(cfg, h.Cgroups, machine, options.Host, log)
-		options.Cores, options.Priorities, s.features = coresched.New(), ioprio.New(), &options.Node.Features
+		options.Cores, options.Priorities, s.features = coresched.New(), ioprio.New(h.Cgroups.AllThreads), &options.Node.Features
 		options.Memory.GiveWay, options.Memory.Use, options.Memory.OOMs = reclaim.GiveWay, h.Cgroups.MemoryUse, h.Cgroups.OOMs
 		if options.Node.Features.Reclaim {
 			s.reclaimer = reclaim.New(reclaimed{h.Cgroups})

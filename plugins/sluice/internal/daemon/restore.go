@@ -79,9 +79,9 @@ func giveBack(ctx context.Context, at statedir.Dirs, hostRoot string, dry bool) 
 	if err := errors.Join(h.AffinitiesErr, h.WatermarksErr, unless(h.CgroupsErr, cgroupfs.ErrNoCgroups), unless(h.RDTErr, resctrl.ErrNone)); err != nil {
 		return r, err
 	}
-	all := restore.Host{Online: machine.Online, Cores: coresched.New(), Priorities: ioprio.New(), Affinities: h.Affinities, Watermarks: h.Watermarks}
+	all := restore.Host{Online: machine.Online, Cores: coresched.New(), Affinities: h.Affinities, Watermarks: h.Watermarks}
 	if h.Cgroups != nil {
-		all.Kernel = h.Cgroups
+		all.Kernel, all.Priorities = h.Cgroups, ioprio.New(h.Cgroups.AllThreads)
 	}
 	if h.IOCost != nil {
 		all.Disks = h.IOCost
