@@ -13,7 +13,8 @@ import (
 )
 
 // TestIOPriority checks the I/O priority of a batch container's threads: at the first instruction,
-// if it ran before the plugin, after a reload, a stop and a restore. A service has none.
+// if it ran before the plugin, after a reload, a stop and a restore, and of another user's. A service
+// has none.
 func TestIOPriority(t *testing.T) {
 	const idle = 3<<13 | 5 // pkg/kernel/ioprio tells it by the level from what processes set
 	config := func(priority string) string {
@@ -26,7 +27,10 @@ func TestIOPriority(t *testing.T) {
 			s := startSluice(t, rt, runtime.SluiceOptions{Config: config("idle")})
 			job := run(t, rt, classed("job", "BE", runtime.Resources{}))
 			web := run(t, rt, classed("web", "LS", runtime.Whole(100, 64*mib)))
-			for pod, want := range map[*runtime.Pod]int{job: idle, web: 0} {
+			spec := classed("user", "BE", runtime.Resources{})
+			spec.Containers[0].User = 1000
+			user := run(t, rt, spec)
+			for pod, want := range map[*runtime.Pod]int{job: idle, user: idle, web: 0} {
 				first, err := pod.Container("c").First()
 				must(t, err)
 				if first.IOPriority != want {
@@ -35,7 +39,7 @@ func TestIOPriority(t *testing.T) {
 			}
 			all := func(when string, want int) {
 				t.Helper()
-				for _, pod := range []*runtime.Pod{earlier, job} {
+				for _, pod := range []*runtime.Pod{earlier, job, user} {
 					var got string
 					await(t, fmt.Sprintf("%s, all threads have the priority %#x", when, want), func() bool {
 						got = ioPriorities(t, pod.Container("c"))

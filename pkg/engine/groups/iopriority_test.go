@@ -76,6 +76,13 @@ func TestPriorities(t *testing.T) {
 	n.kernel.pids = append(n.kernel.pids, 102)
 	n.Join(c)
 	p.want(t, "with one more process", 100, 101, 102)
+	n.request(c, workload.IONormal)
+	n.kernel.pids = append(n.kernel.pids, 103)
+	n.Join(c)
+	p.want(t, "no longer asked for when one more process comes")
+	n.kernel.pids = n.kernel.pids[:3]
+	n.request(c, workload.IOIdle)
+	n.reload()
 	for _, priority := range []workload.IOPriority{workload.IONormal, workload.IOUnset} {
 		n.request(c, priority)
 		n.reload()
