@@ -127,7 +127,7 @@ func TestStrangersStayAsTheyAre(t *testing.T) {
 				ends(h) // the change has met a service's thread
 			}
 		}},
-		"a thread leaves the cgroup": {set: func(h *host, tid int) { ends(h) }},
+		"a thread leaves the cgroup": {set: func(h *host, _ int) { ends(h) }},
 		"the last threads are listed": {at: func(h *host, listing int) { // each listing has one more to change
 			if next := 20 + listing; listing < mostListings {
 				h.threads[next], h.inside = 0, append(h.inside, next)
