@@ -165,14 +165,14 @@ func TestStrangersStayAsTheyAre(t *testing.T) {
 			t.Errorf("%s: it reports %d more than were changed", name, changed)
 		}
 	}
-	// Another container's idle thread, and a service's, have the numbers that Restore has listed.
-	h := &host{threads: map[int]int{10: sluice, 11: sluice, 12: sluice}, inside: []int{10, 11}, set: func(h *host, tid int) {
-		if tid == 11 {
-			h.threads[11] = 0
+	// Another container's idle thread gets a number that Restore has changed.
+	h := &host{threads: map[int]int{10: sluice, 11: sluice, 12: sluice}, inside: []int{10, 11}, at: func(h *host, listing int) {
+		if listing == 2 {
+			h.threads[11] = sluice
 			ends(h)
 		}
 	}}
-	if _, err := h.on().Restore("/job"); err != nil || !maps.Equal(h.threads, map[int]int{10: 0, 11: 0, 12: sluice}) {
+	if _, err := h.on().Restore("/job"); err != nil || !maps.Equal(h.threads, map[int]int{10: 0, 11: sluice, 12: sluice}) {
 		t.Errorf("restored: %#x, %v", h.threads, err)
 	}
 }
