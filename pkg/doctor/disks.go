@@ -46,6 +46,25 @@ func (n *node) disks() []Finding {
 	return []Finding{warn(name, what+", although the configuration has ioCost: {mode: on}", "start the plugin; if it runs, its log says why it has not enabled io.cost")}
 }
 
+// idleIO tells which disks heed the idle class of I/O, which only mq-deadline does between cgroups.
+func (n *node) idleIO() []Finding {
+	if len(n.Disks) == 0 {
+		return nil
+	}
+	const name = "idle I/O"
+	var heed []string
+	for _, d := range n.Disks {
+		if d.Scheduler == "mq-deadline" {
+			heed = append(heed, d.Name)
+		}
+	}
+	slices.Sort(heed)
+	if heed == nil {
+		return []Finding{ok(name, "io: {priority: idle} has no effect here: no disk has the scheduler mq-deadline")}
+	}
+	return []Finding{ok(name, "io: {priority: idle} has an effect on "+some(heed)+", by mq-deadline")}
+}
+
 // wants reports whether the configuration enables io.cost on a disk.
 func (n *node) wants(d iocost.Disk) bool {
 	if n.Config == nil {

@@ -55,3 +55,26 @@ func TestDisks(t *testing.T) {
 		t.Errorf("without weights: %+v", got)
 	}
 }
+
+func TestIdleIO(t *testing.T) {
+	t.Parallel()
+	sda, sdb, nvme := iocost.Disk{Name: "sda", Scheduler: "mq-deadline"}, iocost.Disk{Name: "sdb", Scheduler: "bfq"}, iocost.Disk{Name: "nvme0n1", Scheduler: "none"}
+	for want, disks := range map[string][]iocost.Disk{
+		"an effect on sda, by mq-deadline": {nvme, sda},
+		"no effect here":                   {nvme, sdb},
+		"":                                 nil,
+	} {
+		f := facts(fstest.MapFS{}, mainlineV2())
+		f.Disks = disks
+		got := (&node{Facts: f}).idleIO()
+		if want == "" {
+			if got != nil {
+				t.Errorf("without disks: %+v", got)
+			}
+			continue
+		}
+		if len(got) != 1 || got[0].Level != OK || !strings.Contains(got[0].What, want) {
+			t.Errorf("%+v, want %q", got, want)
+		}
+	}
+}

@@ -166,6 +166,7 @@ func Examine(f *Facts) Report {
 		{"memory", (*node).memoryFeatures},
 		{"io and network", (*node).ioFeatures},
 		{"io and network", (*node).disks},
+		{"io and network", (*node).idleIO},
 		{"io and network", (*node).egress},
 		{"cache and bandwidth", (*node).resctrl},
 		{"kubelet", (*node).kubeletSettings},

@@ -48,6 +48,7 @@ const (
 	IOWeight  // default and by device; PerDevice
 	BFQWeight // v2: the same for disks with the scheduler bfq; PerDevice
 	IOMax     // throttles by device; PerDevice
+	IOClass   // what becomes of the priority class of I/O; IOPolicy
 
 	NetClass // v1: net_cls.classid; Number
 
@@ -122,6 +123,19 @@ func RequestShares(milli int64) Shares {
 }
 
 func (s Shares) String() string { return strconv.FormatInt(int64(s), 10) + " shares" }
+
+// IOPolicy is a policy of the kernel's block/blk-ioprio.c, such as IdleIO. It may be one that this
+// version does not know.
+type IOPolicy string
+
+// These are the policy of a new cgroup, and the one that puts all of a cgroup's I/O into the idle
+// class, write-back included.
+const (
+	SameIO IOPolicy = "no-change"
+	IdleIO IOPolicy = "idle"
+)
+
+func (p IOPolicy) String() string { return string(p) }
 
 // PerDevice is the lines of a file with one line a device, by device number,
 // without what is the kernel's default ("default 100", "rbps=max"):

@@ -40,6 +40,7 @@ var table = [Knobs]properties{
 	IOWeight:  {name: "io.weight", kind: weights, levels: everywhere, slow: always, systemd: true},
 	BFQWeight: {name: "io.bfq.weight", kind: weights, levels: everywhere, slow: always, systemd: true},
 	IOMax:     {name: "io.max", kind: throttles, levels: inContainers, slow: always, systemd: true},
+	IOClass:   {name: "io.prio.class", kind: policy, levels: inContainers, slow: never, local: true},
 
 	NetClass: {name: "net_cls.classid", kind: number, levels: inContainers, slow: never},
 }

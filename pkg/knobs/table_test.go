@@ -64,7 +64,7 @@ func TestTableIsConsistent(t *testing.T) {
 // A knob accepts values of its own kind only.
 func TestKnobsTakeTheirOwnValues(t *testing.T) {
 	t.Parallel()
-	all := []Value{CPUSet{}, CPUQuota{}, CPUBurst(0), Shares(0), Bytes(0), Number(0), PerDevice("")}
+	all := []Value{CPUSet{}, CPUQuota{}, CPUBurst(0), Shares(0), Bytes(0), Number(0), PerDevice(""), SameIO}
 	rapid.Check(t, func(t *rapid.T) {
 		k := Knob(rapid.IntRange(0, int(Knobs)-1).Draw(t, "knob"))
 		if !k.Takes(drawValue(t, k)) {

@@ -62,7 +62,7 @@ func FormatValue(v Value) string {
 	case PerDevice:
 		return string(v)
 	}
-	return v.String() // CPUSet, Number
+	return v.String() // CPUSet, Number, IOPolicy
 }
 
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
@@ -88,6 +88,7 @@ var (
 	shares    = whole[Shares]("shares", 0, math.MaxInt64, 1)
 	number    = whole[Number]("", math.MinInt64, math.MaxInt64, 1)
 	percent   = whole[Number]("percent", math.MinInt64, math.MaxInt64, 1)
+	policy    = &kind{isA[IOPolicy], parsePolicy}
 	amount    = &kind{isA[Bytes], parseBytes}
 	weights   = &kind{isA[PerDevice], func(_ Knob, text string) (Value, error) { return perDevice(ParseWeights(text)) }}
 	throttles = &kind{isA[PerDevice], func(_ Knob, text string) (Value, error) { return perDevice(ParseThrottles(text)) }}
@@ -121,6 +122,13 @@ func parseSet(k Knob, text string) (Value, error) {
 		return nil, fmt.Errorf("%s: %w", k, err)
 	}
 	return CPUSet(set), nil
+}
+
+func parsePolicy(k Knob, text string) (Value, error) {
+	if text == "" || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz-") != "" {
+		return nil, fmt.Errorf("%s: %.60q is no policy such as no-change or idle", k, text)
+	}
+	return IOPolicy(text), nil
 }
 
 func parseBytes(k Knob, text string) (Value, error) {

@@ -126,6 +126,8 @@ func drawValue(t *rapid.T, k Knob) Value {
 		return Bytes(rapid.Int64Min(-1).Draw(t, "bytes"))
 	case number, percent:
 		return Number(rapid.Int64().Draw(t, "number"))
+	case policy:
+		return IOPolicy(rapid.StringMatching("[a-z-]+").Draw(t, "policy"))
 	case weights:
 		w := Weights{Default: rapid.IntRange(1, 10000).Draw(t, "default"), Devices: map[Device]int{}}
 		for range rapid.IntRange(0, 4).Draw(t, "devices") {

@@ -104,9 +104,34 @@ type RDTShare struct {
 
 // IO is block I/O.
 type IO struct {
-	Weight  Optional[int] // 1..10000; the default is 100
-	Limits  IOLimits      // limits for each disk that Devices does not name
-	Devices []DeviceIO    // sorted by name
+	Weight   Optional[int] // 1..10000; the default is 100
+	Priority IOPriority
+	Limits   IOLimits   // limits for each disk that Devices does not name
+	Devices  []DeviceIO // sorted by name
+}
+
+// IOPriority is the priority of a container's I/O, which disks with the scheduler mq-deadline heed.
+type IOPriority int
+
+// The values of IOPriority. The kernel's levels and its real-time class are not among them: no
+// scheduler ranks cgroups by levels, and the real-time class starves all others.
+const (
+	IOUnset  IOPriority = iota
+	IONormal            // as the processes' nice values say
+	IOIdle              // all other I/O comes first
+)
+
+// UnmarshalText reads "normal" or "idle".
+func (p *IOPriority) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "normal":
+		*p = IONormal
+	case "idle":
+		*p = IOIdle
+	default:
+		return errors.New("must be normal or idle")
+	}
+	return nil
 }
 
 // DeviceIO is I/O to one device.

@@ -29,6 +29,7 @@ type ContainerSpec struct {
 	Command     []string // what runs in place of the probe
 	Mounts      []*cri.Mount
 	Annotations map[string]string
+	User        int64  // of the processes; 0 is root
 	Disk        string // path of a block device of the host that the container may read as /dev/disk
 	RuncFails   string // "create", "start" or "update": the verb that fails in a pod with handler Broken
 }
@@ -75,6 +76,9 @@ func (p *Pod) Create(spec ContainerSpec) (*Container, error) {
 			Resources:       spec.Resources.linux(p.QoS, memory),
 			SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: p.spec.namespaces()},
 		},
+	}
+	if spec.User != 0 {
+		config.Linux.SecurityContext.RunAsUser = &cri.Int64Value{Value: spec.User}
 	}
 	if spec.Disk != "" {
 		config.Devices = []*cri.Device{{HostPath: spec.Disk, ContainerPath: "/dev/disk", Permissions: "r"}}

@@ -24,6 +24,7 @@ func (t *tuner) io() {
 			t.missing(i, ioKey, "neither io.weight nor blkio weights are there on this kernel: its I/O has no weight")
 		}
 		t.throttle(i, &r.IO, devices)
+		t.ioClass(i, r.IO.Priority)
 	}
 	if weights == nil {
 		return
@@ -32,6 +33,18 @@ func (t *tuner) io() {
 		weights = append(weights, knobs.Weights{Default: knobs.DefaultIOWeight})
 	}
 	t.ioWeight(highest(weights), func(k knobs.Knob, v knobs.Value) { t.setPod(k, v, "highest io weights of its containers") })
+}
+
+// ioClass puts a container's write-back, too, into the idle class. pkg/engine/groups does that for
+// what its processes read and write themselves.
+func (t *tuner) ioClass(i int, priority workload.IOPriority) {
+	switch {
+	case priority != workload.IOIdle:
+	case t.has(knobs.IOClass):
+		t.set(i, knobs.IOClass, knobs.IdleIO, "io priority idle")
+	default:
+		t.note(i, ioKey, "io.prio.class is not there (Linux 5.14 with CONFIG_BLK_CGROUP_IOPRIO): what it writes through the page cache has normal priority, and its processes can raise their own")
+	}
 }
 
 // ioWeight sets weights where this kernel has them. Disks with the scheduler BFQ have a file of their

@@ -81,3 +81,33 @@ func TestClassWeights(t *testing.T) {
 		}
 	}
 }
+
+func TestIOClass(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		has      bool
+		priority workload.IOPriority
+		want     knobs.Value
+		note     bool
+	}{
+		"idle":         {true, workload.IOIdle, knobs.IdleIO, false},
+		"no such file": {false, workload.IOIdle, nil, true},
+		"normal":       {true, workload.IONormal, nil, false},
+		"none":         {false, workload.IOUnset, nil, false},
+	} {
+		node := Node{}
+		if test.has {
+			node.Features.Knobs[knobs.IOClass] = knobs.Feature{State: knobs.Supported, V2: true}
+		}
+		request := workload.Request{Class: workload.BE}
+		request.IO.Priority = test.priority
+		got := For(&node, &Pod{Containers: []Container{{Request: request}}})
+		s, _ := Find(got.Containers[0], knobs.IOClass)
+		if s.Value != test.want || len(got.Pod) > 0 {
+			t.Errorf("%s: %v, pod %v; want %v", name, s.Value, got.Pod, test.want)
+		}
+		if noted := len(got.Notes[0]) > 0; noted != test.note || Missing(got.Notes[0], ioKey) {
+			t.Errorf("%s: notes %v", name, got.Notes[0])
+		}
+	}
+}

@@ -52,6 +52,7 @@ type Options struct {
 	Formerly   string              // the journal's file before an upgrade moved it; "" for none
 	Node       qos.Node            // the knobs and features of this kernel
 	Cores      groups.Cores        // nil without core scheduling
+	Priorities groups.Priorities   // nil without I/O priorities
 	RDT        rdtgroup.Host       // nil without resctrl
 	NoRDT      string              // why RDT is nil; shown in the status
 	Watermarks watermarks.Host     // nil where the node's watermarks can't be written

@@ -37,7 +37,7 @@ func (a *Agent) load() {
 	a.steering = steering.New(a.options.Affinities, j, func(work, then func()) { a.Aside("steer", work, then) }, a.Log)
 	a.watermarks = watermarks.New(a.options.Watermarks, j, a.Log)
 	a.disks = disks.New(a.options.Disks, a.options.NoDisks, j, func(work, then func()) { a.Aside("disks", work, then) }, a.weighDisks, a.Log)
-	a.groups = groups.New(a.Node, a.options.Cores, a.options.RDT, a.options.NoRDT)
+	a.groups = groups.New(a.Node, a.options.Cores, a.options.Priorities, a.options.RDT, a.options.NoRDT)
 	a.cpusets = cpusets.New(a.Node)
 	a.podsettings = podsettings.New(a.Node, a.groups.Lacks, a.options.Memory.Reclaim == nil)
 	a.record = runtimerecord.New(a.Node, a.cpusets, a.podsettings, a.groups)

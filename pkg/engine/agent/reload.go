@@ -96,6 +96,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	if wrote && !a.AuthorityBy(cfg).Writes {
 		a.leaveWatermarks()
 		a.leaveDisks()
+		a.groups.LeavePriorities()
 		a.stopReclaiming()
 	}
 	a.Config, a.Ledger = cfg, ledger

@@ -1,9 +1,9 @@
 // Package groups puts the processes of containers into the groups that their requests name:
 // a core-scheduling group, whose processes share a core's threads with no others, and a
 // resctrl group (pkg/engine/rdtgroup), which has its share of the cache and of the memory
-// bandwidth.
+// bandwidth. It also gives them their I/O priority.
 //
-// A process inherits both groups from its parent. One that the runtime starts in a running
+// A process inherits all of them from its parent. One that the runtime starts in a running
 // container (kubectl exec) has another parent: it joins when the containers' processes are
 // looked at again.
 //
@@ -25,21 +25,28 @@ import (
 type Joiner struct {
 	*node.Node
 	cores Cores            // nil without core scheduling
+	io    Priorities       // nil without I/O priorities
 	rdt   *rdtgroup.Groups // without resctrl it is never asked to write
 	noRDT string           // why resctrl is missing
 
 	batchShare control.CacheShare // the part of its configured share that batch work's class has; zero is all
 	passes     int                // since the processes of all containers were last listed
+
+	idle []string // cgroups whose processes may be in the idle class of I/O by Sluice; replaced, never changed in place
 }
 
 // New makes a Joiner; the node's journal must be loaded. Without cores (nil) no container joins
-// a core-scheduling group. Without a host (nil) none joins a resctrl group, and noRDT explains
-// why.
-func New(n *node.Node, cores Cores, host rdtgroup.Host, noRDT string) *Joiner {
-	return &Joiner{
-		Node: n, cores: cores, noRDT: noRDT,
+// a core-scheduling group, and without io (nil) none gets an I/O priority. Without a host (nil)
+// none joins a resctrl group, and noRDT explains why.
+func New(n *node.Node, cores Cores, io Priorities, host rdtgroup.Host, noRDT string) *Joiner {
+	j := &Joiner{
+		Node: n, cores: cores, io: io, noRDT: noRDT,
 		rdt: rdtgroup.New(host, n.Journal, func() { n.Counters.Drift++ }, n.Log),
 	}
+	if _, err := n.Journal.State(idleState, &j.idle); err != nil {
+		n.Log.WithError(err).Warn("Which processes have their I/O priority by Sluice is lost: they keep it")
+	}
+	return j
 }
 
 // Join puts those processes of a container into its groups that have not joined yet. What fails
@@ -48,7 +55,8 @@ func (j *Joiner) Join(c *node.Container) {
 	may := j.Authority()
 	h, ok := j.Ledger.Holder(c.ID)
 	cores := ok && h.Request.CoreSched != "" && !qos.Missing(c.Notes, coreSchedKey)
-	if !ok || !may.Cgroups || !c.Started || c.Uncontrolled || !cores && !may.RDT {
+	ranked := ok && j.ranked(c, &h.Request)
+	if !ok || !may.Cgroups || !c.Started || c.Uncontrolled || !cores && !may.RDT && !ranked {
 		c.Unjoined = nil
 		return
 	}
@@ -58,8 +66,8 @@ func (j *Joiner) Join(c *node.Container) {
 	}
 	fresh := newcomers(pids, joined)
 	c.Processes = pids
-	if len(fresh) == 0 { // the processes that could not join their core-scheduling group have ended
-		c.Unjoined = slices.DeleteFunc(c.Unjoined, func(n qos.Note) bool { return n.Key == coreSchedKey })
+	if len(fresh) == 0 { // the processes that could not join their core-scheduling group, or get their I/O priority, have ended
+		c.Unjoined = slices.DeleteFunc(c.Unjoined, func(n qos.Note) bool { return n.Key == coreSchedKey || n.Key == ioKey })
 		return
 	}
 	failed, done := j.assign(c, h.Request.RDT, fresh)
@@ -69,6 +77,11 @@ func (j *Joiner) Join(c *node.Container) {
 	if cores {
 		if err := j.joinCores(c, h.Request.CoreSched, fresh); err != nil {
 			failed, c.Processes = append(failed, qos.Note{Key: coreSchedKey, Text: err.Error()}), joined
+		}
+	}
+	if ranked {
+		if err := j.prioritize(c, h.Request.IO.Priority); err != nil {
+			failed, c.Processes = append(failed, qos.Note{Key: ioKey, Text: err.Error()}), joined
 		}
 	}
 	j.noteFailed(c, failed)
@@ -90,6 +103,8 @@ func (j *Joiner) noteFailed(c *node.Container, failed []qos.Note) {
 		switch {
 		case note.Key == coreSchedKey:
 			log.Warn("Container shares cores with others")
+		case note.Key == ioKey:
+			log.Warn("Container does not have its I/O priority")
 		case note.Missing:
 			log.Warn("Container is not in its RDT group")
 		}

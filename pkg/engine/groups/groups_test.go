@@ -75,7 +75,7 @@ func newNode(t *testing.T) *testNode {
 		Ledger: placement.New(cfg.Policy(), machine), Journal: j,
 	}
 	n.Reconciler = reconcile.New(reconcile.Options{Journal: j})
-	return &testNode{New(n, c, nil, "this machine has no RDT"), k, c, logged}
+	return &testNode{New(n, c, nil, nil, "this machine has no RDT"), k, c, logged}
 }
 
 // start adds a running container that requests a core-scheduling group.

@@ -41,6 +41,7 @@ type Host struct {
 	Disks      disks.Host
 	RDT        rdtgroup.Host
 	Cores      interface{ Leave(pids ...int) error }
+	Priorities groups.Priorities
 	Network    interface {
 		Release(keep []network.ID, dry bool) (int, error)
 	}
@@ -108,6 +109,9 @@ func Run(host *Host, j *journal.Journal, dry bool) (r Result, err error) {
 	}
 	if host.Kernel != nil && host.Cores != nil {
 		errs = append(errs, groups.RestoreCores(host.Kernel, host.Cores, j))
+	}
+	if host.Priorities != nil {
+		errs = append(errs, groups.RestorePriorities(host.Priorities, j))
 	}
 	errs = append(errs, j.Flush())
 	return r, errors.Join(errs...)

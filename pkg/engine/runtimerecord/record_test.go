@@ -105,7 +105,7 @@ func newBed(t *testing.T) *bed {
 		Updating: func(string) bool { return false }, Starting: func(string) bool { return false },
 		Suspect: n.Suspect, Blocking: true,
 	})
-	g := groups.New(n, nil, nil, "no RDT here")
+	g := groups.New(n, nil, nil, nil, "no RDT here")
 	b.Recorder = New(n, cpusets.New(n), podsettings.New(n, g.Lacks, true), g)
 	return b
 }

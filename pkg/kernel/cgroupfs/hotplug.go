@@ -58,7 +58,7 @@ func (d *Driver) Rejoin(dir string) (int, error) {
 	if d.cpuset == nil || members == d.cpuset {
 		return 0, nil
 	}
-	var have, in processes
+	have, in := processes{file: procsFile}, processes{file: procsFile}
 	if err := have.in(members, dir); err != nil {
 		return 0, ignore(err, ErrGone)
 	}
@@ -88,7 +88,7 @@ func (d *Driver) Rejoin(dir string) (int, error) {
 }
 
 func (h *hierarchy) attach(dir string, pid int) error {
-	return h.with(dir, func(c *cgroup) error { return c.write("cgroup.procs", strconv.Itoa(pid)) })
+	return h.with(dir, func(c *cgroup) error { return c.write(procsFile, strconv.Itoa(pid)) })
 }
 
 // ignore returns nil for an error of that kind, and any other error unchanged.

@@ -121,6 +121,8 @@ func values(knob knobs.Knob) []knobs.Value {
 			knobs.PerDevice("8:0 rbps=1048576\n8:16 wiops=100"), knobs.PerDevice("8:16 rbps=5 wbps=6 riops=7 wiops=8"),
 			knobs.PerDevice("8:16 wbps=6"), knobs.PerDevice("8:0 riops=4294967295"), knobs.PerDevice(""),
 		}
+	case knobs.IOClass:
+		return []knobs.Value{knobs.IdleIO, knobs.IOPolicy("restrict-to-be"), knobs.IOPolicy("none-to-rt"), knobs.SameIO}
 	case knobs.NetClass:
 		return numbers(0x10001, 0)
 	}
@@ -195,9 +197,9 @@ func TestProbe(t *testing.T) {
 		over    bool
 		reclaim bool
 	}{
-		{fakekernel.MainlineV1(), "", []knobs.Knob{knobs.CPUs, knobs.Mems, knobs.Quota, knobs.Burst, knobs.Weight, knobs.Idle, knobs.MemoryMax, knobs.SoftLimit, knobs.Swappiness, knobs.IOWeight, knobs.IOMax, knobs.NetClass},
+		{fakekernel.MainlineV1(), "", []knobs.Knob{knobs.CPUs, knobs.Mems, knobs.Quota, knobs.Burst, knobs.Weight, knobs.Idle, knobs.MemoryMax, knobs.SoftLimit, knobs.Swappiness, knobs.IOWeight, knobs.IOMax, knobs.IOClass, knobs.NetClass},
 			[]knobs.Knob{knobs.BVT, knobs.CPUQoS, knobs.MemoryHigh, knobs.SwapMax, knobs.OOMGroup, knobs.WmarkRatio}, false, false},
-		{fakekernel.MainlineV2(), "", []knobs.Knob{knobs.Burst, knobs.Idle, knobs.MemoryMin, knobs.MemoryHigh, knobs.OOMGroup, knobs.SwapMax, knobs.IOMax, knobs.IOWeight}, []knobs.Knob{knobs.SoftLimit, knobs.Swappiness, knobs.NetClass, knobs.WmarkRatio}, false, true},
+		{fakekernel.MainlineV2(), "", []knobs.Knob{knobs.Burst, knobs.Idle, knobs.MemoryMin, knobs.MemoryHigh, knobs.OOMGroup, knobs.SwapMax, knobs.IOMax, knobs.IOWeight, knobs.IOClass}, []knobs.Knob{knobs.SoftLimit, knobs.Swappiness, knobs.NetClass, knobs.WmarkRatio}, false, true},
 		{fakekernel.Flavour{Name: "v2 without swap", V2: true, NoSwap: true}, "", []knobs.Knob{knobs.MemoryMax}, []knobs.Knob{knobs.SwapMax, knobs.Swappiness}, false, false},
 		{fakekernel.OldMainlineV2(), "", []knobs.Knob{knobs.Burst, knobs.IOWeight}, nil, false, true},
 		{fakekernel.AnolisV1(), "", []knobs.Knob{knobs.BVT, knobs.WmarkRatio, knobs.WmarkMinAdj, knobs.MemoryHigh, knobs.OOMGroup, knobs.MemPriority, knobs.PageCache}, []knobs.Knob{knobs.CPUIdentity, knobs.Idle}, true, false},

@@ -17,7 +17,20 @@ const mostNested = 2048
 // Processes lists the processes in a cgroup and its descendants; it lists none if the cgroup
 // doesn't exist.
 func (d *Driver) Processes(dir string) ([]int, error) {
-	var found processes
+	return d.membersOf(dir, procsFile)
+}
+
+// AllThreads lists the threads in a cgroup and its descendants; it lists none if the cgroup doesn't
+// exist. 0 stands for a thread outside of this process' PID namespace.
+func (d *Driver) AllThreads(dir string) ([]int, error) {
+	if d.members().v2 {
+		return d.membersOf(dir, "cgroup.threads")
+	}
+	return d.membersOf(dir, "tasks")
+}
+
+func (d *Driver) membersOf(dir, file string) ([]int, error) {
+	found := processes{file: file}
 	err := found.in(d.members(), dir)
 	if errors.Is(err, ErrGone) {
 		err = nil
@@ -40,7 +53,11 @@ func (d *Driver) members() *hierarchy {
 	return d.cpuset
 }
 
+const procsFile = "cgroup.procs"
+
+// processes collects what the file of each cgroup lists, procsFile or one of threads.
 type processes struct {
+	file    string
 	pids    []int
 	at      []string // the cgroup of each process
 	cgroups int      // number of cgroups read
@@ -51,14 +68,14 @@ func (p *processes) in(h *hierarchy, dir string) error {
 		return fmt.Errorf("more than %d cgroups are nested in a container: the processes in %s and in others are not known", mostNested, dir)
 	}
 	return h.with(dir, func(c *cgroup) error {
-		text, err := c.list("cgroup.procs")
+		text, err := c.list(p.file)
 		if err != nil {
 			return err
 		}
 		for field := range strings.FieldsSeq(text) {
 			pid, err := strconv.Atoi(field)
 			if err != nil {
-				return fmt.Errorf("cgroup.procs of %s: %q is not a process", dir, field)
+				return fmt.Errorf("%s of %s: %q is not a process", p.file, dir, field)
 			}
 			p.pids, p.at = append(p.pids, pid), append(p.at, dir)
 		}

@@ -2,6 +2,7 @@ package cgroupfs_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +31,29 @@ func TestManyNestedCgroups(t *testing.T) {
 		}
 		if _, err := d.Processes("/kubepods/pod1/many"); err == nil || !strings.Contains(err.Error(), "more than 2048 cgroups") {
 			t.Errorf("%s: %v", f.Name, err)
+		}
+	}
+}
+
+// The threads of nested cgroups are a container's, too, and one of another PID namespace shows.
+func TestAllThreads(t *testing.T) {
+	t.Parallel()
+	for _, f := range []fakekernel.Flavour{fakekernel.MainlineV1(), fakekernel.MainlineV2()} {
+		k := fakekernel.New(f)
+		for dir, threads := range map[string][]int{"/kubepods/pod1/c": {7, 0}, "/kubepods/pod1/c/a": {9}, "/kubepods/pod1/d": {11}} {
+			k.Mkdir(dir)
+			k.Count(dir, fakekernel.Counters{Threads: threads})
+		}
+		d, err := k.Driver()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		if tids, err := d.AllThreads("/kubepods/pod1/c"); err != nil || !slices.Equal(tids, []int{7, 0, 9}) {
+			t.Errorf("%s: %v, %v", f.Name, tids, err)
+		}
+		if tids, err := d.AllThreads("/kubepods/pod1/gone"); err != nil || tids != nil {
+			t.Errorf("%s: %v, %v", f.Name, tids, err)
 		}
 	}
 }

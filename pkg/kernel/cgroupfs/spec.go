@@ -85,6 +85,7 @@ var specs = [knobs.Knobs]*Spec{
 	knobs.IOWeight:  &ioWeightSpec,
 	knobs.BFQWeight: &bfqWeightSpec,
 	knobs.IOMax:     &ioMaxSpec,
+	knobs.IOClass:   &ioClassSpec,
 
 	knobs.NetClass: &netClassSpec,
 }

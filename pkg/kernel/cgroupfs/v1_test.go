@@ -312,7 +312,7 @@ func TestV1Rejoin(t *testing.T) {
 	if moved != 2 || err != nil {
 		t.Fatalf("moved %d, %v; want 2", moved, err)
 	}
-	var in processes
+	in := processes{file: procsFile}
 	if err := in.in(k.cpuset, ctr); err != nil {
 		t.Fatal(err)
 	}

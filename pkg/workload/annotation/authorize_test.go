@@ -55,6 +55,7 @@ func settings() map[key][]setting {
 		ioKey: {
 			{value: "{weight: 100}"},
 			{value: "{weight: 101}", needs: IOWeight},
+			{value: "{priority: idle}"},
 			{value: `{devices: {"8:0": {weight: 101}}}`, needs: IOWeight}},
 		requiredKey: {{value: "cpu-burst,memory-qos"}},
 		allowKey:    {{value: "throttle,demote,reclaim,evict"}, {value: "none", never: be}},

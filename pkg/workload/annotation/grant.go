@@ -136,8 +136,9 @@ func (r *reader) allowSLO(requested *workload.SLO, a *candidate) error {
 	return nil
 }
 
-// allowIO refuses a heavier weight than the configuration gives. Since the pod's io replaces
-// the configured one as a whole, it also refuses limits that are missing in it or higher.
+// allowIO refuses a heavier weight and a higher priority than the configuration gives. Since the
+// pod's io replaces the configured one as a whole, it also refuses one without the configured idle
+// priority or limits, or with higher limits.
 func (r *reader) allowIO(requested *workload.IO, a *candidate) error {
 	var given workload.IO
 	if g := r.given(a.key); g != nil {
@@ -159,6 +160,8 @@ func (r *reader) allowIO(requested *workload.IO, a *candidate) error {
 	switch {
 	case heaviest > most:
 		return r.more(IOWeight, a, fmt.Sprintf("weight %d is above the %d that containers have by default", heaviest, most))
+	case given.Priority == workload.IOIdle && requested.Priority != workload.IOIdle:
+		return r.more(IOWeight, a, "is not of the priority idle that this node gives to the container (name it too)")
 	case more:
 		return r.more(IOWeight, a, "leaves out or raises limits that this node gives to the container (name them too, for each device)")
 	}

@@ -147,10 +147,14 @@ func parseMemoryQoS(text string) (workload.MemoryQoS, error) {
 
 func parseIO(text string) (workload.IO, error) {
 	var out workload.IO
-	fields := append(limitFields(&out.Weight, &out.Limits), field{"devices", func(node *yaml.Node) (err error) {
-		out.Devices, err = readDevices(node)
-		return err
-	}})
+	fields := append(limitFields(&out.Weight, &out.Limits),
+		field{"priority", func(node *yaml.Node) error {
+			return out.Priority.UnmarshalText([]byte(scalar(node)))
+		}},
+		field{"devices", func(node *yaml.Node) (err error) {
+			out.Devices, err = readDevices(node)
+			return err
+		}})
 	return out, parseMapping(text, fields...)
 }
 

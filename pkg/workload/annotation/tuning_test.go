@@ -77,6 +77,9 @@ func spellIO(io *workload.IO) string {
 		return out
 	}
 	out := one(io.Weight, io.Limits)
+	if io.Priority != workload.IOUnset {
+		out = append(out, "priority: "+map[workload.IOPriority]string{workload.IONormal: "normal", workload.IOIdle: "idle"}[io.Priority])
+	}
 	var devices []string
 	for _, d := range io.Devices {
 		devices = append(devices, fmt.Sprintf("%q: {%s}", d.Device, strings.Join(one(d.Weight, d.Limits), ", ")))
@@ -109,6 +112,7 @@ func TestTuning(t *testing.T) {
 		r.PoolSets = map[string]Set{"critical": given("cpu-identity", "2", "weight", "200%", "oom-score", "-500"), "batch": given("weight", "10%"), "online": given("net-class", "10:1")}
 	}
 	poolAllowed := func(r *Rules) { pool(r); authorizeAll(r) }
+	idle := func(r *Rules) { r.Classes.LS = given("io", "{priority: idle}") }
 	slow := func(r *Rules) { r.Classes.LS = given("io", "{weight: 10, writeBPS: 2Mi}") }
 	const (
 		own       = ".sluice.dev="
@@ -255,6 +259,14 @@ func TestTuning(t *testing.T) {
 		"all of I/O": {says: []string{"io" + own + `{weight: 50, readBPS: 10Mi, writeBPS: 1G, readIOPS: 1k, writeIOPS: 200, devices: {/dev/sda: {writeBPS: 1Mi}, "8:0": {weight: 10}}}`},
 			want: `io={weight: 50, readBPS: 10485760, writeBPS: 1000000000, readIOPS: 1000, writeIOPS: 200, devices: {"/dev/sda": {writeBPS: 1048576}, "8:0": {weight: 10}}}`},
 		"I/O above":                {says: []string{"io" + own + "{weight: 101}"}, want: "refused", text: []string{"weight 101 is above the 100", `"ioWeight"`}},
+		"idle I/O":                 {says: []string{"io" + own + "{priority: idle}"}, want: "io={priority: idle}"},
+		"normal I/O":               {says: []string{"io" + own + "{priority: normal}"}, want: "io={priority: normal}"},
+		"the class's idle I/O":     {rules: idle, want: "io={priority: idle}"},
+		"I/O above idle":           {says: []string{"io" + own + "{priority: normal}"}, rules: idle, want: "refused", text: []string{"not of the priority idle", `"ioWeight"`}},
+		"I/O above it, allowed":    {says: []string{"io" + own + "{priority: normal}"}, rules: func(r *Rules) { idle(r); authorizeAll(r) }, want: "io={priority: normal}"},
+		"I/O idle as the class's":  {says: []string{"io" + own + "{priority: idle, weight: 10}"}, rules: idle, want: "io={weight: 10, priority: idle}"},
+		"I/O without its priority": {says: []string{"io" + own + "{weight: 10}"}, rules: idle, want: "refused", text: []string{"not of the priority idle", `"ioWeight"`}},
+		"real-time I/O":            {says: []string{"io" + own + "{priority: rt}"}, rules: authorizeAll, want: "refused", text: []string{"priority: must be normal or idle"}},
 		"I/O above on a disk":      {says: []string{"io" + own + `{devices: {"8:0": {weight: 500}}}`}, want: "refused", text: []string{"weight 500"}},
 		"I/O above, allowed":       {says: []string{"io" + own + "{weight: 10000}"}, rules: authorizeAll, want: "io={weight: 10000}"},
 		"I/O that the pool has":    {says: []string{"io" + own + "{weight: 300}"}, rules: func(r *Rules) { r.Classes.LS = given("io", "{weight: 300}") }, want: "io={weight: 300}"},

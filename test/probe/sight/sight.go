@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -20,6 +21,8 @@ type First struct {
 	NumCPU   int        `json:"numCPU"`   // size of the affinity that the Go runtime read before main
 	Cgroup   string     `json:"cgroup"`   // /proc/self/cgroup
 	OOMScore int        `json:"oomScore"` // /proc/self/oom_score_adj
+
+	IOPriority int `json:"ioPriority"` // as IOPriority returns it
 
 	// Files holds the readable cgroup files by name: of the container's own cgroup, of the pod's,
 	// and of the one above.
@@ -70,6 +73,9 @@ func Read() (First, error) {
 	if first.OOMScore, err = strconv.Atoi(strings.TrimSpace(string(score))); err != nil {
 		return First{}, err
 	}
+	if first.IOPriority, err = IOPriority(0); err != nil {
+		return First{}, err
+	}
 	cgroup, err := os.ReadFile("/proc/self/cgroup")
 	first.Cgroup = string(cgroup)
 	return first, err
@@ -88,6 +94,17 @@ func read(root, cgroup string) map[string]string {
 		}
 	}
 	return values
+}
+
+// IOPriority returns the I/O priority of a thread, of this one for 0, as the kernel gives it: the
+// class above the 13 bits of the level (ioprio_get(2)).
+func IOPriority(tid int) (int, error) {
+	const process = 1 // IOPRIO_WHO_PROCESS
+	ioprio, _, errno := syscall.Syscall(syscall.SYS_IOPRIO_GET, process, uintptr(tid), 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(ioprio), nil
 }
 
 // Allowed parses the CPUs and memory nodes that a thread may use from the text of its

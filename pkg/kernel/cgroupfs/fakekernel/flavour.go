@@ -21,14 +21,15 @@ type Flavour struct {
 	CFQ       bool // before 5.0: blkio.weight with a default of its own
 	IOCost    bool // cgroup v2: io.weight
 	BFQ       bool // cgroup v2: io.bfq.weight
+	IOPrio    bool // io.prio.class, from 5.14
 }
 
 // MainlineV1 is a recent mainline kernel booted with cgroup v1.
-func MainlineV1() Flavour { return Flavour{Name: "mainline v1", Idle: true} }
+func MainlineV1() Flavour { return Flavour{Name: "mainline v1", Idle: true, IOPrio: true} }
 
 // MainlineV2 is a recent mainline kernel with cgroup v2.
 func MainlineV2() Flavour {
-	return Flavour{Name: "mainline v2", V2: true, Idle: true, Reclaim: true, IOCost: true}
+	return Flavour{Name: "mainline v2", V2: true, Idle: true, Reclaim: true, IOCost: true, IOPrio: true}
 }
 
 // OldMainlineV2 is mainline 6.1 with cgroup v2 and the scheduler BFQ.

@@ -54,6 +54,7 @@ type group struct {
 	classID    int64
 	weights    ioWeights
 	bfqWeights ioWeights
+	ioPolicy   int                  // index of the policy's name
 	throttling map[string][4]uint64 // rbps, wbps, riops and wiops by device; 0 for no limit
 
 	counters Counters

@@ -12,6 +12,11 @@ import (
 func disks() []string { return []string{"8:0", "8:16"} }
 
 func (f Flavour) ioFiles(all map[string]file) {
+	if f.IOPrio && f.V2 {
+		all["io.prio.class"] = ioClass()
+	} else if f.IOPrio {
+		all["blkio.prio.class"] = ioClass()
+	}
 	if f.V2 {
 		all["io.max"] = file{show: showMax, store: storeIOMax}
 		if f.IOCost {
@@ -31,6 +36,23 @@ func (f Flavour) ioFiles(all map[string]file) {
 	} else {
 		all["blkio.bfq.weight"] = weightFile(usual, false, 1, 1000, false)
 		all["blkio.bfq.weight_device"] = deviceWeights(usual, 1, 1000, true, syscall.ERANGE)
+	}
+}
+
+// ioClass implements ioprio_set_prio_policy, which returns EINVAL for all but a policy's name.
+func ioClass() file {
+	policies := []string{"no-change", "promote-to-rt", "restrict-to-be", "idle", "none-to-rt"}
+	return file{
+		root: true,
+		show: func(g *group) string { return policies[g.ioPolicy] },
+		store: func(g *group, text string) error {
+			i := slices.Index(policies, strings.TrimSuffix(text, "\n"))
+			if i < 0 {
+				return syscall.EINVAL
+			}
+			g.ioPolicy = i
+			return nil
+		},
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/sampler"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
+	"github.com/sluice-dev/sluice/pkg/kernel/ioprio"
 	"github.com/sluice-dev/sluice/pkg/kernel/network"
 	"github.com/sluice-dev/sluice/pkg/kernel/reclaim"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -320,7 +321,7 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 	default:
 		options.Kernel = h.Cgroups
 		options.Node = node(cfg, h.Cgroups, machine, options.Host, log)
-		options.Cores, s.features = coresched.New(), &options.Node.Features
+		options.Cores, options.Priorities, s.features = coresched.New(), ioprio.New(h.Cgroups.AllThreads), &options.Node.Features
 		options.Memory.GiveWay, options.Memory.Use, options.Memory.OOMs = reclaim.GiveWay, h.Cgroups.MemoryUse, h.Cgroups.OOMs
 		if options.Node.Features.Reclaim {
 			s.reclaimer = reclaim.New(reclaimed{h.Cgroups})

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/runtimerecord"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
+	"github.com/sluice-dev/sluice/pkg/kernel/ioprio"
 	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
 	"github.com/sluice-dev/sluice/pkg/peers"
@@ -80,7 +81,7 @@ func giveBack(ctx context.Context, at statedir.Dirs, hostRoot string, dry bool) 
 	}
 	all := restore.Host{Online: machine.Online, Cores: coresched.New(), Affinities: h.Affinities, Watermarks: h.Watermarks}
 	if h.Cgroups != nil {
-		all.Kernel = h.Cgroups
+		all.Kernel, all.Priorities = h.Cgroups, ioprio.New(h.Cgroups.AllThreads)
 	}
 	if h.IOCost != nil {
 		all.Disks = h.IOCost
