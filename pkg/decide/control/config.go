@@ -213,6 +213,7 @@ func (c *SLOConfig) Check() []Problem {
 // CulpritConfig limits the pod that makes a service wait.
 type CulpritConfig struct {
 	Mode Mode `yaml:"mode"` // Mode of CPU limits for the pod that makes an LS pod wait: a batch pod, or an LS pod that allows `demote`.
+	CPI  bool `yaml:"cpi"`  // Count cycles per instruction of services, for 10 s of each minute, which shows that they wait for caches and memory. It needs hardware counters and CAP_PERFMON.
 }
 
 // NoisyConfig keeps noisy LS pods apart.

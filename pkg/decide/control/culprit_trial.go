@@ -152,6 +152,7 @@ func (c *Culprit) try(v *View, p *Pod, a *accused, d *Disturbance) {
 	case helped && a.passed >= observeTime:
 		a.why = fmt.Sprintf("%s %s while this pod had more: %s", a.ref, a.suffering("waited", "answered too late"), a.outcome(d))
 		a.phase, a.good, a.passed, a.waited = culpritHeld, a.limit, 0, 0
+		c.tried(&a.trouble, true)
 		c.decide(p, "confirm", "", inCPUs(a.limit)+" CPUs", fmt.Sprintf("%s; the limit holds for %s", a.why, holdTime<<a.again), "", a.facts(a.seen.mean(), a.limit))
 	case helped || a.passed < cutTime:
 	case a.seen.n == 0:
@@ -227,6 +228,7 @@ func (c *Culprit) ease(v *View, p *Pod, a *accused) {
 // deny ends the limit of a pod that is not the cause.
 func (c *Culprit) deny(p *Pod, a *accused, why string) {
 	spared := unsuspectTime << a.denied
+	c.tried(&a.trouble, false)
 	c.free(p, a, "acquit", fmt.Sprintf("%s; it is not suspected for %s", why, spared), min(a.denied+1, mostDoubled))
 	a.spared, a.good, a.again = spared, 0, 0
 }
