@@ -172,7 +172,7 @@ func (c *Culprit) noTrace(v *View, d *Disturbance) string {
 func (c *Culprit) suffers(v *View, d *Disturbance, part int) bool {
 	r := &d.Latest[part]
 	if part == slowCycles {
-		return d.Cycles.slowed(v.Now) && r.above >= d.tells(part)
+		return d.Cycles.known(v.Now) && d.Cycles.Slowed() && r.above >= d.tells(part)
 	}
 	_, kind := strainName(part)
 	throttled := kind == ofCPU && d.throttled()

@@ -161,9 +161,10 @@ func (f *Interference) cyclesOf(v *View, p *Pod, learns bool, d *Disturbance) {
 	}
 }
 
-// slowed reports whether others slow the pod down, by its cycles per instruction.
-func (c *Cycles) slowed(now time.Time) bool {
-	return c.known(now) && c.Outliers >= cyclesOutliers
+// Slowed reports whether others slow the pod down: it has needed more cycles per instruction than its limit again and
+// again. The latest count may be a few minutes old.
+func (c *Cycles) Slowed() bool {
+	return c.Learned && c.Outliers >= cyclesOutliers && c.PerInstructionRatio > c.LimitRatio
 }
 
 // known reports whether the cycles per instruction tell whether others slow the pod down.

@@ -53,6 +53,8 @@ type Options struct {
 	Cores      groups.Cores        // nil without core scheduling
 	RDT        rdtgroup.Host       // nil without resctrl
 	NoRDT      string              // why RDT is nil; shown in the status
+	Cycles     bool                // cycles and instructions can be counted by cgroup
+	NoCycles   string              // why not; shown in the status
 	Watermarks watermarks.Host     // nil where the node's watermarks can't be written
 	Disks      disks.Host          // nil without io.cost
 	NoDisks    string              // why Disks is nil; shown in the status

@@ -31,12 +31,12 @@ const (
 
 // count is the count of a container's cycles and instructions.
 type count struct {
-	on          bool
-	read        time.Duration // when it was read last, or began
-	counts      perf.Counts   // and the container's CPU time, at that time
-	used        time.Duration
-	next        time.Duration // when the next one is due
-	off         time.Duration // after a failure, none begins before this time
+	on     bool
+	read   time.Duration // when it was read last, or began
+	counts perf.Counts   // and the container's CPU time, at that time
+	used   time.Duration
+	next   time.Duration // when the next one is due
+	off    time.Duration // after a failure, none begins before this time
 }
 
 // countEvents reads the counts that are due, and begins one: of a target whose events are always counted, else of

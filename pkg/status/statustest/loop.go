@@ -86,6 +86,7 @@ func Looped() *status.Status {
 				Metric: "http_request_duration_seconds", QuantileFraction: 0.99, BoundSeconds: 0.02, Seconds: 0.0317, Requests: 2150, Slow: 130,
 				Measured: true, BrokenAt: at.Add(-20 * time.Second), Problem: "connection refused",
 			},
+			Cycles: &control.Cycles{MeasuredAt: at, PerInstructionRatio: 2.1, UsualRatio: 1.2, LimitRatio: 1.32, Learned: true, Outliers: 3},
 			Ref: "data/db-0", Learned: true, Calm: control.Strain{CPUFraction: 0.02}, Excess: control.Strain{CPUFraction: 0.11, RunDelayFraction: 0.05},
 			Suspects: []control.Suspect{{Ref: "batch/db-0", UsageFraction: 0.8}},
 		}},
