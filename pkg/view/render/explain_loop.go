@@ -139,6 +139,6 @@ func cyclesText(out *strings.Builder, c *control.Cycles) {
 	case !c.Learned:
 		fmt.Fprintf(out, "It needs %.2g cycles per instruction; what is usual is not known yet.\n", c.PerInstructionRatio)
 	default:
-		fmt.Fprintf(out, "It needs %.2g cycles per instruction, %.2g are usual, and %d of the latest 5 counts had more than %.2g.\n", c.PerInstructionRatio, c.UsualRatio, c.Outliers, c.LimitRatio)
+		fmt.Fprintf(out, "It needs %.2g cycles per instruction, and usually %.2g; %d of the latest 5\ncounts had more than %.2g.\n", c.PerInstructionRatio, c.UsualRatio, c.Outliers, c.LimitRatio)
 	}
 }
