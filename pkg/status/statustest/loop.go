@@ -87,7 +87,7 @@ func Looped() *status.Status {
 				Measured: true, BrokenAt: at.Add(-20 * time.Second), Problem: "connection refused",
 			},
 			Cycles: &control.Cycles{MeasuredAt: at, PerInstructionRatio: 2.1, UsualRatio: 1.2, LimitRatio: 1.32, Learned: true, Outliers: 3},
-			Ref: "data/db-0", Learned: true, Calm: control.Strain{CPUFraction: 0.02}, Excess: control.Strain{CPUFraction: 0.11, RunDelayFraction: 0.05},
+			Ref:    "data/db-0", Learned: true, Calm: control.Strain{CPUFraction: 0.02}, Excess: control.Strain{CPUFraction: 0.11, RunDelayFraction: 0.05},
 			Suspects: []control.Suspect{{Ref: "batch/db-0", UsageFraction: 0.8}},
 		}},
 		Advice:              []control.Advice{{Object: "data/db-0/proxy", Text: "it is throttled often: raise its CPU limit from 1 to 1.2"}, {Object: "data/db-1", Text: "asks for 1 CPU and used 0.1 at most in the last hour"}},
