@@ -32,13 +32,7 @@ func (c *Culprit) suspect(v *View, disturbed []Disturbance, passed time.Duration
 	}
 	victim := &v.Pods[d.Pod]
 	c.closely = victim.UID
-	_, kind := strainName(part)
-	pod, used := -1, 0.0
-	if part < strains {
-		pod, used = c.candidate(v, victim, kind, can)
-	} else {
-		pod, used, kind = c.contender(v, d, can)
-	}
+	pod, used, kind := c.suspectOf(v, d, part, can)
 	if pod < 0 {
 		c.suspicion = suspicion{}
 		return
@@ -79,6 +73,17 @@ func (c *Culprit) suspect(v *View, disturbed []Disturbance, passed time.Duration
 	}
 	a.phase, c.trying = culpritTried, true
 	c.limit(v, p, a, to, why)
+}
+
+// suspectOf returns the pod that may be the cause, with its share of what is short, and by what it is suspected; pod
+// is -1 if there is none.
+func (c *Culprit) suspectOf(v *View, d *Disturbance, part int, can func(pod int) bool) (pod int, used float64, kind hintKind) {
+	if part >= strains {
+		return c.contender(v, d, can)
+	}
+	_, kind = strainName(part)
+	pod, used = c.candidate(v, &v.Pods[d.Pod], kind, can)
+	return pod, used, kind
 }
 
 // reason says why a pod is suspected.

@@ -43,8 +43,8 @@ func (p *problem) Unwrap() []error { return p.errs }
 // explain says what an errno of perf_event_open means for counting in cgroups; see perf_event_open(2), and
 // sys_perf_event_open of kernel/events/core.c.
 func (h *Host) explain(err error) error {
-	is := func(any ...error) bool {
-		for _, e := range any {
+	is := func(errnos ...syscall.Errno) bool {
+		for _, e := range errnos {
 			if errors.Is(err, e) {
 				return true
 			}

@@ -101,7 +101,7 @@ func (h *Host) Start(dir string) error {
 	if err != nil {
 		return fmt.Errorf("counting %s: %w", h.pair.Name, err)
 	}
-	defer folder.Close() //nolint:errcheck // it is only read
+	defer folder.Close()
 	c := &count{}
 	for cpu := range online.All() {
 		group, err := h.open(int(folder.Fd()), cpu)

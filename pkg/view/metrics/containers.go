@@ -119,14 +119,16 @@ func containers() []metric {
 		{"sluice_pod_calm_ratio", "Share of time that an LS pod waits without batch work (baseline).", gauge, []string{"namespace", "pod", "kind"},
 			eachWait(func(d *control.Disturbance) *control.Strain { return &d.Calm })},
 		{"sluice_pod_cycles_per_instruction", "Cycles per instruction of a service, and what is usual for it.", gauge, []string{"namespace", "pod", "kind"},
-			eachPod(func(d *control.Disturbance, labels []string, out *sink) {
-				if c := d.Cycles; c != nil {
-					out.put(c.PerInstructionRatio, labels[0], labels[1], "now")
-					if c.Learned {
-						out.put(c.UsualRatio, labels[0], labels[1], "usual")
-					}
-				}
-			})},
+			eachPod(putCycles)},
+	}
+}
+
+func putCycles(d *control.Disturbance, labels []string, out *sink) {
+	if c := d.Cycles; c != nil {
+		out.put(c.PerInstructionRatio, labels[0], labels[1], "now")
+		if c.Learned {
+			out.put(c.UsualRatio, labels[0], labels[1], "usual")
+		}
 	}
 }
 

@@ -95,16 +95,16 @@ func interference() []metric {
 // cyclesCount puts the number of pods, if any is counted, whose cycles per instruction are like that.
 func cyclesCount(counts func(*control.Cycles) bool) func(*scrape, *sink) {
 	return loopSamples(func(l *status.Loop, out *sink) {
-		n, any := 0, false
+		n, counted := 0, false
 		for i := range l.Disturbed {
 			if c := l.Disturbed[i].Cycles; c != nil {
-				any = true
+				counted = true
 				if counts(c) {
 					n++
 				}
 			}
 		}
-		if any {
+		if counted {
 			out.put(float64(n))
 		}
 	})
