@@ -223,6 +223,7 @@ func TestNoOutliers(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(b *bus){
 		"two of five": func(b *bus) {
+			b.resctrl = true
 			b.cycles = func() float64 {
 				if n := int(b.Now.Sub(b.began).Minutes()); n%5 < 2 && n > 8 {
 					return 2.4
