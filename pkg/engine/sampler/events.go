@@ -15,8 +15,7 @@ type Events interface {
 	Start(dir string) error
 	Count(dir string) (perf.Counts, error)
 	Stop(dir string)
-	Files() int
-	FilesEach() int
+	Room() bool
 	Close()
 }
 
@@ -24,9 +23,6 @@ type Events interface {
 const (
 	countTime  = 10 * time.Second
 	countEvery = time.Minute
-	// mostFiles bounds the open counters, which are two for each CPU and container. The others have their
-	// turn after these, and then less than once a minute.
-	mostFiles = 4096
 )
 
 // count is the count of a container's cycles and instructions.
@@ -40,7 +36,8 @@ type count struct {
 }
 
 // countEvents reads the counts that are due, and begins one: of a target whose events are always counted, else of
-// the one that has been due for longest. More would make a sample long (50 µs for each CPU).
+// the one that has been due for longest. Where too few files may be open for all, each has its turn, and then less than
+// once a minute. More would make a sample long (50 µs for each CPU).
 func (s *Sampler) countEvents() {
 	if s.Events == nil || s.cgroups == nil {
 		return
@@ -55,7 +52,7 @@ func (s *Sampler) countEvents() {
 			due = t
 		}
 	}
-	if due != nil && s.reading.Mono >= s.countsOff && s.Events.Files()+s.Events.FilesEach() <= mostFiles {
+	if due != nil && s.reading.Mono >= s.countsOff && s.Events.Room() {
 		s.beginCount(due)
 	}
 }

@@ -17,9 +17,9 @@ type events struct {
 	b       *bed
 	on      map[string]time.Time
 	started []string // cgroup and seconds since the test's begin
-	each    int      // files of a count
+	room    int      // counts that may go on at once
 	refuse  error
-	asked   int // calls of Start
+	asked   int              // calls of Start
 	lost    map[string]error // errors of Count
 	most    int              // counts at once
 	closed  bool
@@ -46,13 +46,12 @@ func (e *events) Count(dir string) (perf.Counts, error) {
 }
 
 func (e *events) Stop(dir string) { delete(e.on, dir) }
-func (e *events) Files() int      { return e.each * len(e.on) }
-func (e *events) FilesEach() int  { return e.each }
+func (e *events) Room() bool      { return len(e.on) < e.room }
 func (e *events) Close()          { e.closed = true }
 
 // counted adds a fake of the kernel's counters, and returns n containers whose events are counted.
 func (b *bed) counted(n int) (*events, []observe.Target) {
-	e := &events{b: b, on: map[string]time.Time{}, each: 4, lost: map[string]error{}}
+	e := &events{b: b, on: map[string]time.Time{}, room: 500, lost: map[string]error{}}
 	b.Events = e
 	targets := b.containers(n)
 	for i := range targets {
@@ -119,7 +118,7 @@ func TestEventsOfOneAllTheTime(t *testing.T) {
 func TestEventsHaveRoom(t *testing.T) {
 	in(t, func(b *bed) {
 		e, targets := b.counted(20)
-		e.each = mostFiles / 2
+		e.room = 2
 		b.samples(240, targets, 0)
 		if e.most != 2 {
 			b.t.Errorf("%d are counted at once, want 2", e.most)

@@ -171,7 +171,7 @@ func TestTooManyFiles(t *testing.T) {
 	if !errors.Is(err, unix.EMFILE) {
 		t.Errorf("without files: %v", err)
 	}
-	if after := open(); after != before || h.Files() != 0 {
+	if after := open(); after != before || h.files != 0 {
 		t.Errorf("%d files are open, %d were before", after, before)
 	}
 }

@@ -56,14 +56,23 @@ type Host struct {
 	root     string // of the hierarchy by whose cgroups the kernel counts; "" until it was looked for
 	counts   map[string]*count
 	files    int
+	most     int // files that may be open
 }
+
+// mostFiles bounds the open counters, which are two for each CPU and cgroup.
+const mostFiles = 4096
 
 // count is what is open for one cgroup: by CPU, the leader and the other event of a group.
 type count struct{ groups [][2]int }
 
 // New returns a host without counts. Nothing is opened before the first count.
 func New(hostRoot string, pair Pair) *Host {
-	return &Host{hostRoot: hostRoot, pair: pair, kernel: system{}, counts: map[string]*count{}}
+	most := mostFiles
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil {
+		most = int(min(mostFiles, limit.Cur/2)) // the other half is for everything else
+	}
+	return &Host{hostRoot: hostRoot, pair: pair, kernel: system{}, counts: map[string]*count{}, most: most}
 }
 
 // Probe counts for a moment in the root cgroup. The error is a sentence that says what is missing and what to do.
@@ -113,7 +122,10 @@ func (h *Host) Start(dir string) error {
 			if _, gone := os.Stat(folder.Name()); errors.Is(err, syscall.ENOENT) && gone != nil {
 				return fmt.Errorf("counting %s: cgroup %s: %w", h.pair.Name, dir, cgroupfs.ErrGone)
 			}
-			return h.explain(err)
+			if err = h.explain(err); len(c.groups) > 0 && errors.Is(err, cgroupfs.ErrUnsupported) {
+				return fmt.Errorf("%w; that is so on CPU %d, and others have them", err, cpu)
+			}
+			return err
 		}
 		c.groups = append(c.groups, group)
 		h.files += len(group)
@@ -212,16 +224,14 @@ func (h *Host) Close() {
 	}
 }
 
-// Files returns how many files all counts have open.
-func (h *Host) Files() int { return h.files }
-
-// FilesEach returns how many files another count would open; 0 if that is unknown.
-func (h *Host) FilesEach() int {
-	online, err := h.online()
-	if err != nil {
-		return 0
+// Room reports whether another count may begin beside those that have begun: all together have at most 4,096 files open,
+// and half of what this process may have. One alone may always begin, so that its error says what it lacks.
+func (h *Host) Room() bool {
+	if h.files == 0 {
+		return true
 	}
-	return 2 * online.Size()
+	online, err := h.online()
+	return err == nil && h.files+2*online.Size() <= h.most
 }
 
 func (h *Host) close(c *count) {

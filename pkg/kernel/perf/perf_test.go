@@ -113,8 +113,8 @@ func TestCount(t *testing.T) {
 		if err := h.Start("/pod"); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Start("/pod"); err != nil || len(f.events) != 8 || h.Files() != 8 || h.FilesEach() != 8 {
-			t.Errorf("%s: %v; %d files are open, %d by its own count, a count has %d; want 8 each", name, err, len(f.events), h.Files(), h.FilesEach())
+		if err := h.Start("/pod"); err != nil || len(f.events) != 8 || h.files != 8 {
+			t.Errorf("%s: %v; %d files are open, %d by its own count; want 8", name, err, len(f.events), h.files)
 		}
 		test.change(f)
 		got, err := h.Count("/pod")
@@ -122,8 +122,8 @@ func TestCount(t *testing.T) {
 			t.Errorf("%s: counted %v, %v; want %v, %v", name, got, err, test.want, test.err)
 		}
 		h.Close()
-		if len(f.events) > 0 || h.Files() != 0 {
-			t.Errorf("%s: %d files stay open, %d by its own count", name, len(f.events), h.Files())
+		if len(f.events) > 0 || h.files != 0 {
+			t.Errorf("%s: %d files stay open, %d by its own count", name, len(f.events), h.files)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func TestStartRefused(t *testing.T) {
 				texts[err.Error()] = err
 			}
 		}
-		if len(f.events) > 0 || h.Files() != 0 {
+		if len(f.events) > 0 || h.files != 0 {
 			t.Errorf("%v: %d files stay open", test.errno, len(f.events))
 		}
 		f.refuse = nil
@@ -259,10 +259,46 @@ func TestManyCounts(t *testing.T) {
 	open := maps.Clone(f.events)
 	h.Stop("/pod")
 	h.Stop("/pod")
-	if len(open) != 16 || len(f.events) != 8 || h.Files() != 8 {
+	if len(open) != 16 || len(f.events) != 8 || h.files != 8 {
 		t.Errorf("%d files were open, and then %d", len(open), len(f.events))
 	}
 	if _, err := h.Count("/other"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRoom checks that counts leave half of the files that the process may have open to others, and at most 4,096 files open.
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	h, _ := newFake(t)
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || h.most > mostFiles || uint64(h.most) > limit.Cur/2 || h.most == 0 {
+		t.Errorf("%d files of %d may be open: %v", h.most, limit.Cur, err)
+	}
+	h.most = 15
+	if !h.Room() {
+		t.Error("there is no room for the first count")
+	}
+	if err := h.Start("/pod"); err != nil || h.Room() {
+		t.Errorf("two counts of 8 files may be open at once, with 15 files: %v", err)
+	}
+	h.most = 16
+	if !h.Room() {
+		t.Error("there is no room for two counts of 8 files, with 16 files")
+	}
+	h.Close()
+	h.most = 7
+	if !h.Room() {
+		t.Error("a count may not fail for want of files, which nobody would hear of")
+	}
+}
+
+// TestSomeCPUs checks that a CPU without such counters beside others is named.
+func TestSomeCPUs(t *testing.T) {
+	t.Parallel()
+	h, f := newFake(t)
+	f.refuse[2] = syscall.ENOENT
+	if err := h.Start("/pod"); !errors.Is(err, cgroupfs.ErrUnsupported) || !strings.Contains(err.Error(), "on CPU 2, and others have them") || len(f.events) > 0 {
+		t.Errorf("%v; %d files are open", err, len(f.events))
 	}
 }
