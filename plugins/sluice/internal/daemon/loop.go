@@ -47,7 +47,7 @@ func (s *service) addLoop(loop, writing context.Context, at statedir.Dirs, o *ag
 	}
 	s.sampler = seen
 	seen.Events = perf.New(s.HostRoot, perf.Instructions())
-	s.probeCycles(o)
+	s.probeCycles(o.Config, o, o.Log)
 	wake := make(chan struct{}, 1)
 	if err := seen.Watch(loop, func(procfs.Trigger) {
 		select {
@@ -75,16 +75,16 @@ func (s *service) addLoop(loop, writing context.Context, at statedir.Dirs, o *ag
 	return nil
 }
 
-// probeCycles finds out whether cycles per instruction can be counted, if the configuration asks for them.
-func (s *service) probeCycles(o *agent.Options) {
-	if !o.Config.Control.Culprit.CPI {
-		o.NoCycles = "control.culprit.cpi is off"
+// probeCycles finds out whether cycles per instruction can be counted, if a configuration asks for them.
+func (s *service) probeCycles(c *config.Config, o *agent.Options, log logrus.FieldLogger) {
+	o.Cycles, o.NoCycles = false, "control.culprit.cpi or its mode is off"
+	if !c.Control.CountsCycles() {
 		return
 	}
 	err := perf.New(s.HostRoot, perf.Instructions()).Probe()
-	if o.Cycles = err == nil; err != nil {
+	if o.Cycles, o.NoCycles = err == nil, ""; err != nil {
 		o.NoCycles = err.Error()
-		o.Log.WithError(err).Warn("No pod's cycles per instruction are counted: what control.culprit.cpi would find stays unknown")
+		log.WithError(err).Warn("No pod's cycles per instruction are counted: what control.culprit.cpi would find stays unknown")
 	}
 }
 

@@ -131,7 +131,7 @@ func probe(f *doctor.Facts, h *host.Host) {
 
 // cycles finds out whether cycles per instruction can be counted; nil if nobody wants them.
 func cycles(loop *control.Config, root string) *doctor.Cycles {
-	if cfg := &loop.Culprit; !cfg.CPI || cmp.Or(cfg.Mode, loop.Mode) == control.Off {
+	if !loop.CountsCycles() {
 		return nil
 	}
 	return &doctor.Cycles{Err: perf.New(root, perf.Instructions()).Probe()}
