@@ -71,6 +71,10 @@ func (c *CacheConfig) Check() []Problem {
 func (a *Cache) Step(v *View) (CacheShare, []Decision) {
 	mark := float64(a.cfg.TrafficPercent) / 100
 	passed := a.watch.lap(v.Now, a.interval)
+	if a.cfg.Class == "" && !counted(v) {
+		a.llc = llc{interval: a.interval}
+		return CacheShare{}, nil
+	}
 	reading := a.llc.measure(v, passed, mark)
 	if a.cfg.Class == "" {
 		return CacheShare{}, nil

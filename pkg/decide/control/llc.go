@@ -39,6 +39,16 @@ type llcReading struct {
 	measured         bool
 }
 
+// counted reports whether resctrl has counted the cache of some container.
+func counted(v *View) bool {
+	for i := range v.Containers {
+		if !v.Containers[i].Cache.At.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
 func (l *llc) measure(v *View, passed time.Duration, mark float64) (reading llcReading) {
 	var held, used float64
 	sure := true
