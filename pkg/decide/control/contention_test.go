@@ -255,14 +255,15 @@ func TestNoOutliers(t *testing.T) {
 // TestCorrelation checks the example of CPI²'s formula: usage above the limit speaks for a suspect, usage below it against.
 func TestCorrelation(t *testing.T) {
 	t.Parallel()
-	now := stageNow()
-	c := &Cycles{LimitRatio: 2}
+	now := time.Hour
+	c := &Cycles{LimitRatio: 2, now: 20 * time.Minute} // by another clock
 	var always, bursts, against usageHistory
 	for i, value := range []float64{4, 1, 4, 1} {
-		end := now.Add(time.Duration(i-4) * time.Minute)
-		c.samples = append(c.samples, cycleSample{end, 10 * time.Second, value})
+		ago := time.Duration(4-i) * time.Minute
+		end := now - ago
+		c.samples = append(c.samples, cycleSample{c.now - ago, 10 * time.Second, value})
 		for at := range 10 {
-			when := end.Add(time.Duration(at-9) * time.Second)
+			when := end + time.Duration(at-9)*time.Second
 			always.enter(when, 1000)
 			bursts.enter(when, workload.MilliCPU(4000*(1-i%2)))
 			against.enter(when, workload.MilliCPU(4000*(i%2)))
@@ -276,7 +277,8 @@ func TestCorrelation(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
-	if got := c.correlation(now.Add(time.Hour), &bursts); got != 0 {
+	c.now += time.Hour
+	if got := c.correlation(now+time.Hour, &bursts); got != 0 {
 		t.Errorf("counts of an hour ago: %v", got)
 	}
 }

@@ -37,6 +37,7 @@ type Culprit struct {
 	batch    BatchConfig
 	interval time.Duration
 	watch    stopwatch
+	clock    time.Duration       // sum of the time between steps
 	pods     perID[accused]      // by UID
 	growth   perID[growth]       // by ID of containers
 	usage    perID[usageHistory] // by UID of BE pods
@@ -71,6 +72,7 @@ type accused struct {
 	cutAt       time.Time         // when its limit last changed
 	passed      time.Duration     // since the last cut, the last step back, or the begin of the phase
 	waited      time.Duration     // for which the service has been waiting in a row while the pod is held or eased
+	despite     despite           // for which the service suffers although the pod has the limit
 	unseen      time.Duration     // for which it has not been known how the service does
 	seen        readings          // measured since the last cut
 	spared      time.Duration     // for which it is not suspected
@@ -183,6 +185,7 @@ func (c *Culprit) Taken(v *View) (sum workload.MilliCPU) {
 // moment is paused. The list is valid until the next step.
 func (c *Culprit) Step(v *View, disturbed []Disturbance, acts bool, can func(pod int) bool) ([]PodLimit, []Decision) {
 	passed := c.watch.lap(v.Now, c.interval)
+	c.clock += passed
 	c.limits, c.decisions, c.closely, c.cycles = c.limits[:0], nil, "", false
 	c.grow(v)
 	c.remember(v, disturbed)

@@ -21,13 +21,13 @@ type usageHistory struct{ slots [usageSlots]usageMean }
 
 // usageMean is the mean usage of one slot of time, in thousandths of a CPU.
 type usageMean struct {
-	slot int64 // number of the slot since 1970
+	slot int64 // number of the slot since the first step, from 1 on
 	sum  float32
 	n    int32
 }
 
 // enter adds the present usage.
-func (h *usageHistory) enter(now time.Time, use workload.MilliCPU) {
+func (h *usageHistory) enter(now time.Duration, use workload.MilliCPU) {
 	slot := slotOf(now)
 	s := &h.slots[slot%int64(usageSlots)]
 	if s.slot != slot {
@@ -36,8 +36,8 @@ func (h *usageHistory) enter(now time.Time, use workload.MilliCPU) {
 	s.sum, s.n = s.sum+float32(use), s.n+1
 }
 
-// mean returns the mean usage from one time to another.
-func (h *usageHistory) mean(from, to time.Time) (sum float64) {
+// mean returns the mean usage from one time to another, on the clock of Culprit.
+func (h *usageHistory) mean(from, to time.Duration) (sum float64) {
 	n := 0
 	for slot := slotOf(from); slot <= slotOf(to); slot++ {
 		if s := &h.slots[slot%int64(usageSlots)]; s.slot == slot && s.n > 0 {
@@ -47,7 +47,7 @@ func (h *usageHistory) mean(from, to time.Time) (sum float64) {
 	return sum / float64(max(n, 1))
 }
 
-func slotOf(at time.Time) int64 { return max(0, at.Unix()) / int64(usageSlot/time.Second) }
+func slotOf(at time.Duration) int64 { return int64(max(0, at)/usageSlot) + 1 }
 
 // inVain is what is known of the suspects of a pod that were tried because their usage rises and falls with its cycles
 // per instruction, and whose limit did not help. Others may do that as well, so that all would be tried in turn.
@@ -83,6 +83,24 @@ func (c *Culprit) tried(t *trouble, helped bool) {
 	w.denied = min(w.denied+1, mostDoubled)
 }
 
+// despite is for how long a service has suffered from contention while its culprit had the limit, less a part of the
+// time in which it did not. A service whose caches are used in phases suffers again and again, whoever has a limit, and
+// a trial helps by chance if a phase ends meanwhile.
+type despite time.Duration
+
+const (
+	despiteTime = despite(10 * time.Second) // after which the pod is not the cause
+	despitePart = 8                         // part of the time without suffering that counts against it
+)
+
+func (t *despite) pass(passed time.Duration, suffers bool) {
+	if suffers {
+		*t += despite(passed)
+	} else {
+		*t = max(0, *t-despite(passed)/despitePart)
+	}
+}
+
 // remember records what batch pods use, if any pod's cycles per instruction are counted.
 func (c *Culprit) remember(v *View, disturbed []Disturbance) {
 	c.usage.begin()
@@ -95,7 +113,7 @@ func (c *Culprit) remember(v *View, disturbed []Disturbance) {
 		if p := &v.Pods[i]; counted && p.Class == workload.BE {
 			h := c.usage.at(p.UID)
 			if use, ok := c.useOf(v, p); ok {
-				h.enter(v.Now, use)
+				h.enter(c.clock, use)
 			}
 		}
 	}
@@ -142,7 +160,7 @@ func (c *Culprit) correlated(v *View, d *Disturbance, can func(pod int) bool) (b
 		if a != nil {
 			denied = a.denied
 		}
-		by := d.Cycles.correlation(v.Now, h)
+		by := d.Cycles.correlation(c.clock, h)
 		rank := [3]float64{math.Round(by * 10), -float64(denied), float64(use)}
 		if by >= leastCorrelation && (best < 0 || slices.Compare(rank[:], first[:]) > 0) {
 			best, most, first = i, by, rank
@@ -153,14 +171,14 @@ func (c *Culprit) correlated(v *View, d *Disturbance, can func(pod int) bool) (b
 
 // correlation returns how far a suspect's CPU usage rises and falls with the cycles per instruction, from -1 to 1, by
 // the formula of CPI² (section 4.2 of the paper): usage while there are more cycles per instruction than the limit speaks for
-// it, usage while there are fewer against it.
-func (c *Cycles) correlation(now time.Time, suspect *usageHistory) (sum float64) {
+// it, usage while there are fewer against it. now is the present time on the suspect's clock.
+func (c *Cycles) correlation(now time.Duration, suspect *usageHistory) (sum float64) {
 	var uses [cyclesHistory]float64
 	all := 0.0
 	for i := range c.samples {
 		s := &c.samples[i]
-		if recent(now, s.at, cyclesTime) {
-			uses[i] = suspect.mean(s.at.Add(-s.over), s.at)
+		if age := c.now - s.ended; age <= cyclesTime {
+			uses[i] = suspect.mean(now-age-s.over, now-age)
 			all += uses[i]
 		}
 	}

@@ -115,6 +115,7 @@ const (
 type Interference struct {
 	interval  time.Duration
 	watch     stopwatch
+	clock     time.Duration // sum of the time between steps
 	pods      perID[suffering]
 	cycles    perID[instructions] // by ID of containers
 	disturbed []Disturbance
@@ -143,6 +144,7 @@ func NewInterference(interval time.Duration) *Interference {
 // Step returns the LS pods with a measurement. The list is valid until the next step.
 func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 	passed := f.watch.lap(v.Now, f.interval)
+	f.clock += passed
 	used, sure := f.batch(v)
 	if f.least += passed; v.Share.Percent != boundLeast {
 		f.least = 0

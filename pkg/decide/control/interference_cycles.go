@@ -18,7 +18,8 @@ type Cycles struct {
 	Learned             bool      `json:"learned"`             // Whether the usual value is known.
 	Outliers            int       `json:"outliers"`            // Outliers among the last five counts.
 
-	samples []cycleSample // of the last ten minutes, if any
+	samples []cycleSample // latest counts
+	now     time.Duration // on the clock of the samples
 }
 
 // The constants are those of CPI² (Zhang et al., EuroSys 2013, sections 4 and 5), but for the mean, which is there that
@@ -41,7 +42,7 @@ const (
 
 // cycleSample is one count.
 type cycleSample struct {
-	at    time.Time
+	ended time.Duration // on a clock that nobody sets: the sum of the time between steps
 	over  time.Duration
 	value float64 // cycles per instruction
 }
@@ -61,15 +62,20 @@ func (m *moments) enter(x float64) {
 	m.variance = (1 - weight) * (m.variance + weight*difference*difference)
 }
 
-// limit returns the value above which a count is an outlier.
+// limit returns the value above which a count is an outlier. Few counts say little about mean and deviation, so that the
+// limit is further away then: three counts double the variance (prediction interval).
 func (m *moments) limit() float64 {
-	return m.mean + max(cyclesOutlier*math.Sqrt(m.variance), leastSlowed*m.mean)
+	spread := m.variance
+	if n := float64(m.n); n > 1 {
+		spread *= n / (n - 1) * (1 + 1/n)
+	}
+	return m.mean + max(cyclesOutlier*math.Sqrt(spread), leastSlowed*m.mean)
 }
 
 // instructions is what is known of a container's cycles per instruction.
 type instructions struct {
 	counted     time.Time // when the latest count ended
-	calm, usual moments   // without batch work, and beside it
+	calm, usual moments   // without batch work, and of all counts
 	reading     Reading   // value and excess are multiples of the mean
 	cycles      float64   // per instruction, by the latest count
 	outliers    uint8     // bit i is set if the count before i others was one
@@ -85,10 +91,10 @@ func (s *instructions) base() (m *moments, learned bool) {
 	return &s.usual, s.usual.n >= leastUsual
 }
 
-// follow takes a new count. It is calm if no batch work ran meanwhile, and nothing is learned from it if learns is
+// follow takes a new count, with the time of its end on the samples' clock. It is calm if no batch work ran meanwhile, and nothing is learned from it if learns is
 // false. Short counts are only read. Beside batch work, an outlier counts as the limit, so that contention does not
 // soon become usual.
-func (s *instructions) follow(c *observe.CPI, calm, learns bool) {
+func (s *instructions) follow(c *observe.CPI, ended time.Duration, calm, learns bool) {
 	if c.Usage < cyclesUsage {
 		s.reading = Reading{}
 		return
@@ -100,12 +106,13 @@ func (s *instructions) follow(c *observe.CPI, calm, learns bool) {
 		if learned && c.Cycles > base.limit() {
 			s.outliers |= 1
 		}
-		s.samples[s.n%cyclesHistory] = cycleSample{c.At, c.Over, c.Cycles}
+		s.samples[s.n%cyclesHistory] = cycleSample{ended, c.Over, c.Cycles}
 		s.n++
 		switch {
 		case !learns:
 		case calm:
 			s.calm.enter(c.Cycles)
+			s.usual.enter(c.Cycles)
 		case learned && base == &s.usual:
 			s.usual.enter(min(c.Cycles, base.limit()))
 		default:
@@ -113,7 +120,7 @@ func (s *instructions) follow(c *observe.CPI, calm, learns bool) {
 		}
 		base, learned = s.base()
 	}
-	s.reading = Reading{from: c.At.Add(-c.Over), at: c.At, value: 1}
+	s.reading = Reading{value: 1}
 	if learned && base.mean > 0 {
 		s.reading.value = c.Cycles / base.mean
 		s.reading.above = max(0, s.reading.value-1)
@@ -129,9 +136,10 @@ func (s *instructions) slowed() (n int) {
 }
 
 // cyclesOf enters what was counted of a pod's containers into what is known of the pod, by the container that is
-// furthest above its limit.
+// furthest above its limit, in parts of it. One whose usual value is not known says nothing beside one whose is.
 func (f *Interference) cyclesOf(v *View, p *Pod, learns bool, d *Disturbance) {
 	worst := math.Inf(-1)
+	counted := false
 	for i := range v.Containers[p.First : p.First+p.Count] {
 		c := &v.Containers[p.First+i]
 		s := f.cycles.find(c.ID)
@@ -139,20 +147,27 @@ func (f *Interference) cyclesOf(v *View, p *Pod, learns bool, d *Disturbance) {
 			continue
 		}
 		s = f.cycles.at(c.ID)
-		if !c.CPI.At.IsZero() && !c.CPI.At.Equal(s.counted) {
-			s.counted = c.CPI.At
-			from := c.CPI.At.Add(-c.CPI.Over)
-			s.follow(&c.CPI, !f.lightAt.IsZero() && !from.Before(f.lightAt), learns)
+		from := c.CPI.At.Add(-c.CPI.Over)
+		if !c.CPI.At.Equal(s.counted) && known(v.Now, c.CPI.At, f.interval) { // otherwise, only the clock was set
+			s.follow(&c.CPI, f.clock-v.Now.Sub(c.CPI.At), !f.lightAt.IsZero() && !from.Before(f.lightAt), learns)
 		}
+		s.counted = c.CPI.At
 		base, learned := s.base()
 		limit := base.limit()
-		if !recent(v.Now, s.reading.at, cyclesAge) || s.cycles-limit <= worst {
+		if s.reading.value > 0 {
+			s.reading.from, s.reading.at = from, c.CPI.At
+		}
+		above := s.cycles/max(limit, math.SmallestNonzeroFloat64) - 1
+		if !learned {
+			above = -1
+		}
+		if !recent(v.Now, s.reading.at, cyclesAge) || counted && above <= worst {
 			continue
 		}
-		worst = s.cycles - limit
+		worst, counted = above, true
 		d.Cycles = &Cycles{
 			MeasuredAt: s.reading.at, PerInstructionRatio: s.cycles, UsualRatio: base.mean, LimitRatio: limit,
-			Learned: learned, Outliers: s.slowed(), samples: s.samples[:min(s.n, cyclesHistory)],
+			Learned: learned, Outliers: s.slowed(), samples: s.samples[:min(s.n, cyclesHistory)], now: f.clock,
 		}
 		d.Latest[slowCycles] = s.reading
 		if learned {
