@@ -87,6 +87,22 @@ func TestContentionBesideWaiting(t *testing.T) {
 	}
 }
 
+// TestWaitingComesFirst checks that the pod is tried first that makes a service wait, although contention is stronger.
+func TestWaitingComesFirst(t *testing.T) {
+	t.Parallel()
+	b := blamed(false)
+	b.wants["job7"] = 25000
+	b.at("web").Pressure.CPU = 0.15
+	b.lost = func() bool {
+		b.at("web").Pressure.At = b.Now // it is watched closely
+		return true
+	}
+	b.steps(60)
+	if len(b.log) == 0 || !strings.Contains(b.log[0], "ns/job7") || !strings.Contains(b.why[0], "the CPU pressure of ns/web") {
+		t.Errorf("decided %v", b.log)
+	}
+}
+
 // TestClockIsSet checks that a clock that is set while a service is slowed down neither adds counts nor keeps the culprit from
 // being found by the correlation.
 func TestClockIsSet(t *testing.T) {

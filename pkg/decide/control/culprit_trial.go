@@ -83,31 +83,42 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 		c.try(v, p, a, d)
 	case culpritHeld:
 		a.despite.pass(passed, hurts && !c.trying)
-		switch {
-		case a.part >= strains && a.despite >= despiteTime:
-			c.deny(p, a, fmt.Sprintf("the %s of %s is above the usual again and again (%s), although this pod has little CPU", a.name(), a.ref, a.now(d)))
-		case a.waited >= holdTime:
-			c.deny(p, a, fmt.Sprintf("%s %s for %s, although this pod has little CPU", a.ref, a.suffering("has been waiting", "has been answering too late"), holdTime))
-		case a.passed >= holdTime<<a.again && c.bears(v, a, d):
-			a.phase = culpritEasing
-			c.ease(v, p, a)
-		}
+		c.hold(v, p, a, d)
 	case culpritEasing:
-		switch {
-		case a.waited >= suspectTime:
-			a.again, a.phase = min(a.again+1, mostDoubled), culpritHeld
-			if a.part < strains { // contention may have come back by chance
-				a.denied = 0
-			}
-			if !c.trying {
-				a.phase, c.trying = culpritTried, true
-			}
-			a.before, a.calm = r.above, r.value-r.above
-			c.limit(v, p, a, max(a.good, c.floor(v, p)), fmt.Sprintf("%s %s again (%s) since this pod has more than %s CPUs", a.ref, a.suffering("waits", "answers too late"), a.now(d), inCPUs(a.good)))
-		case a.passed >= easeTime && c.bears(v, a, d):
-			c.ease(v, p, a)
-		}
+		c.goBack(v, p, a, d)
 	case culpritFree:
+	}
+}
+
+// hold keeps the limit of a pod that has turned out to be a culprit, and ends it if the service suffers nevertheless.
+func (c *Culprit) hold(v *View, p *Pod, a *accused, d *Disturbance) {
+	switch {
+	case a.part >= strains && a.despite >= despiteTime:
+		c.deny(p, a, fmt.Sprintf("the %s of %s is above the usual again and again (%s), although this pod has little CPU", a.name(), a.ref, a.now(d)))
+	case a.waited >= holdTime:
+		c.deny(p, a, fmt.Sprintf("%s %s for %s, although this pod has little CPU", a.ref, a.suffering("has been waiting", "has been answering too late"), holdTime))
+	case a.passed >= holdTime<<a.again && c.bears(v, a, d):
+		a.phase = culpritEasing
+		c.ease(v, p, a)
+	}
+}
+
+// goBack gives the pod its CPU back step by step, while the service does not suffer.
+func (c *Culprit) goBack(v *View, p *Pod, a *accused, d *Disturbance) {
+	r := &d.Latest[a.part]
+	switch {
+	case a.waited >= suspectTime:
+		a.again, a.phase = min(a.again+1, mostDoubled), culpritHeld
+		if a.part < strains { // contention may have come back by chance
+			a.denied = 0
+		}
+		if !c.trying {
+			a.phase, c.trying = culpritTried, true
+		}
+		a.before, a.calm = r.above, r.value-r.above
+		c.limit(v, p, a, max(a.good, c.floor(v, p)), fmt.Sprintf("%s %s again (%s) since this pod has more than %s CPUs", a.ref, a.suffering("waits", "answers too late"), a.now(d), inCPUs(a.good)))
+	case a.passed >= easeTime && c.bears(v, a, d):
+		c.ease(v, p, a)
 	}
 }
 

@@ -67,13 +67,13 @@ type count struct{ groups [][2]int }
 
 // New returns a host without counts. Nothing is opened before the first count.
 func New(hostRoot string, pair Pair) *Host {
-	most := mostFiles
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil {
-		most = int(min(mostFiles, limit.Cur/2)) // the other half is for everything else
-	}
-	return &Host{hostRoot: hostRoot, pair: pair, kernel: system{}, counts: map[string]*count{}, most: most}
+	limit := syscall.Rlimit{Cur: 2 * mostFiles}
+	_ = syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) // it fails only for bad arguments
+	return &Host{hostRoot: hostRoot, pair: pair, kernel: system{}, counts: map[string]*count{}, most: mostOf(limit.Cur)}
 }
+
+// mostOf returns how many files counts may have open of a process that may have so many: half is for everything else.
+func mostOf(limit uint64) int { return int(min(mostFiles, limit/2)) }
 
 // Probe counts for a moment in the root cgroup. The error is a sentence that says what is missing and what to do.
 func (h *Host) Probe() error {
