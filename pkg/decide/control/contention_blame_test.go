@@ -101,6 +101,11 @@ func TestWaitingComesFirst(t *testing.T) {
 	if len(b.log) == 0 || !strings.Contains(b.log[0], "ns/job7") || !strings.Contains(b.why[0], "the CPU pressure of ns/web") {
 		t.Errorf("decided %v", b.log)
 	}
+	var d Disturbance
+	d.Latest[0], d.Latest[lostCache] = Reading{at: b.Now, above: 0.15}, Reading{at: b.Now, above: 1}
+	if of, part := NewCulprit(BatchConfig{}, time.Second).worst(&b.View, []Disturbance{d}, 0, signals); of == nil || part != 0 {
+		t.Errorf("signal %d of %v comes first", part, of)
+	}
 }
 
 // TestClockIsSet checks that a clock that is set while a service is slowed down neither adds counts nor keeps the culprit from
