@@ -103,7 +103,7 @@ func TestWaitingComesFirst(t *testing.T) {
 	}
 	var d Disturbance
 	d.Latest[0], d.Latest[lostCache] = Reading{at: b.Now, above: 0.15}, Reading{at: b.Now, above: 1}
-	if of, part := NewCulprit(BatchConfig{}, time.Second).worst(&b.View, []Disturbance{d}, 0, signals); of == nil || part != 0 {
+	if of, part := NewCulprit(BatchConfig{}, time.Second).worst(&b.View, []Disturbance{d}, 0); of == nil || part != 0 {
 		t.Errorf("signal %d of %v comes first", part, of)
 	}
 }

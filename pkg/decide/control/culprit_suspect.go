@@ -24,7 +24,7 @@ type unclear struct {
 // suspect looks for the LS pod that waits most and for the pod that may be the cause, and
 // begins a trial once both have been the same for suspectTime.
 func (c *Culprit) suspect(v *View, disturbed []Disturbance, passed time.Duration, acts bool, can func(pod int) bool) {
-	d, part := c.worst(v, disturbed, 0, signals)
+	d, part := c.worst(v, disturbed, 0)
 	if d == nil {
 		c.suspicion = suspicion{}
 		c.seek(v, disturbed, passed)
@@ -33,7 +33,7 @@ func (c *Culprit) suspect(v *View, disturbed []Disturbance, passed time.Duration
 	c.closely = v.Pods[d.Pod].UID
 	pod, used, kind := c.suspectOf(v, d, part, can)
 	if pod < 0 && part < strains {
-		if other, signal := c.worst(v, disturbed, strains, signals); other != nil {
+		if other, signal := c.worst(v, disturbed, strains); other != nil {
 			if pod, used, kind = c.suspectOf(v, other, signal, can); pod >= 0 {
 				d, part = other, signal
 			}
@@ -111,18 +111,18 @@ func does(p *Pod, kind hintKind, part float64) string {
 		[...]string{"the CPU that services use beyond their requests", "services' memory growth", "services' disk I/O", "services' memory bandwidth", "services' cache"}[kind])
 }
 
-// worst returns the LS pod that waits most beyond its baseline, and the signal, of those from one to before another; nil
+// worst returns the LS pod that waits most beyond its baseline, and the signal, of those from one on; nil
 // if none suffers. What a pod is seen to wait for comes before contention, because a pod whose CPUs were taken away for a
 // moment also finds less in the caches. The present suspicion stays while its victim suffers. A pod that is limited itself waits
 // for that reason.
-func (c *Culprit) worst(v *View, disturbed []Disturbance, from, to int) (most *Disturbance, part int) {
+func (c *Culprit) worst(v *View, disturbed []Disturbance, from int) (most *Disturbance, part int) {
 	excess := 0.0
 	for i := range disturbed {
 		d := &disturbed[i]
 		if a := c.pods.find(v.Pods[d.Pod].UID); a != nil && a.phase != culpritFree {
 			continue
 		}
-		for k := from; k < to; k++ {
+		for k := from; k < signals; k++ {
 			if !c.suffers(v, d, k) {
 				continue
 			}
