@@ -131,6 +131,7 @@ type Facts struct {
 	IOCostErr error                 // why the kernel has none, or why they can't be read
 
 	Egress *Egress // nil if the configuration doesn't limit what batch work sends
+	Cycles *Cycles // nil if the configuration doesn't count cycles per instruction
 }
 
 // node holds the facts and data about the host that several checks use.
@@ -169,6 +170,7 @@ func Examine(f *Facts) Report {
 		{"io and network", (*node).idleIO},
 		{"io and network", (*node).egress},
 		{"cache and bandwidth", (*node).resctrl},
+		{"cache and bandwidth", (*node).cycles},
 		{"kubelet", (*node).kubeletSettings},
 		{"neighbours", (*node).neighbours},
 		{"runtime", (*node).runtime},

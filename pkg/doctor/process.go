@@ -27,7 +27,7 @@ func (p *process) lacks(capabilities ...string) (missing []string) {
 	if p == nil || p.capabilities == 0 {
 		return nil
 	}
-	bits := map[string]int{"CAP_NET_ADMIN": 12, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_SYS_RESOURCE": 24} // linux/capability.h
+	bits := map[string]int{"CAP_NET_ADMIN": 12, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_SYS_RESOURCE": 24, "CAP_PERFMON": 38} // linux/capability.h
 	for _, c := range capabilities {
 		if p.capabilities>>bits[c]&1 == 0 {
 			missing = append(missing, c)

@@ -32,6 +32,9 @@ func (m *Meter) measure(c *container, now *ContainerReading) {
 	if now.Cache.Mono != 0 {
 		m.cache(c, &now.Cache)
 	}
+	if now.CPI.Mono != 0 {
+		m.cpi(c, &now.CPI)
+	}
 }
 
 func (m *Meter) cpu(c *container, now *CPUCounters) {
@@ -117,4 +120,14 @@ func (m *Meter) cache(c *container, now *CacheCounters) {
 	}
 	c.known.Cache = Cache{m.wall, now.Occupancy, t.perSecond(last.Moved, now.Moved), now.L3s}
 	*last = *now
+}
+
+func (m *Meter) cpi(c *container, now *CPICounters) {
+	if now.Mono <= c.last.CPI.Mono {
+		return
+	}
+	c.last.CPI, c.known.CPI = *now, CPI{}
+	if now.Over > 0 && now.Used >= 0 && now.Cycles > 0 && now.Instructions > 0 {
+		c.known.CPI = CPI{m.wall, now.Over, now.Cycles / now.Instructions, rate{over: now.Over}.milli(now.Used)}
+	}
 }

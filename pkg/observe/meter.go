@@ -82,7 +82,7 @@ func (m *Meter) follow(r *Reading) {
 		shift(moved, &n.CPU.At, &n.Pressure.At, &n.Memory.At, &n.Load.At, &n.Disk.At)
 		for _, c := range m.containers {
 			k := &c.known
-			shift(moved, &k.CPU.At, &k.CPU.StatAt, &k.Pressure.At, &k.RunDelay.At, &k.Memory.At, &k.Swap.At, &k.IO.At, &k.Cache.At)
+			shift(moved, &k.CPU.At, &k.CPU.StatAt, &k.Pressure.At, &k.RunDelay.At, &k.Memory.At, &k.Swap.At, &k.IO.At, &k.Cache.At, &k.CPI.At)
 		}
 	}
 	m.mono, m.wall = r.Mono, r.Wall.Round(0)

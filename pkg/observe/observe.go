@@ -109,6 +109,7 @@ type Container struct {
 	Swap     ContainerSwap   `json:"swap,omitzero"`
 	IO       ContainerIO     `json:"io,omitzero"`
 	Cache    Cache           `json:"llc,omitzero"`
+	CPI      CPI             `json:"cpi,omitzero"`
 }
 
 // ContainerCPU is the CPU usage of a container.
@@ -166,6 +167,16 @@ type Cache struct {
 	L3s       []L3      `json:"l3s,omitempty"` // parts by L3 cache; must not be changed
 }
 
+// CPI is how many cycles a container needs per instruction. Contention for caches and for the bandwidth of
+// memory raises it, because a thread that waits for memory counts as running. Cores of different kinds and a
+// different instruction mix change it, too, so that a container is compared only with itself.
+type CPI struct {
+	At     time.Time         `json:"at"`
+	Over   time.Duration     `json:"over"`   // time that was counted, which ended at At
+	Cycles float64           `json:"cycles"` // per instruction
+	Usage  workload.MilliCPU `json:"milli"`  // CPU usage over that time
+}
+
 // L3 is what resctrl counts for a container in one L3 cache and the memory behind it. A
 // negative value is one that the kernel can't read now or that this machine does not count.
 type L3 struct {
@@ -183,9 +194,13 @@ type Target struct {
 	LS   bool   // its run delay is measured
 	// Memory is set if its memory is read as often as the node's, not only now and then.
 	Memory bool
-	// Waiting is set if its pressure and run delay are read as often as CPU time, not only now and
-	// then.
+	// Waiting is set if its pressure, run delay and cache are read as often as CPU time, not only now
+	// and then.
 	Waiting bool
+	// CPI is set if its cycles and instructions are counted for some seconds of each minute.
+	CPI bool
+	// CPIAlways is set with CPI if they are counted all the time and read as often as CPU time.
+	CPIAlways bool
 	// CPUOnly is set if nothing but its CPU time and the throttling by its quota is read.
 	CPUOnly bool
 }

@@ -88,6 +88,7 @@ type ContainerReading struct {
 	Swap       SwapCounters
 	IO         IOCounters
 	Cache      CacheCounters
+	CPI        CPICounters
 }
 
 // CPUCounters is a cgroup's CPU time.
@@ -134,4 +135,12 @@ type CacheCounters struct {
 	Occupancy int64
 	Moved     int64 // bytes from and to memory
 	L3s       []L3  // parts by L3 cache
+}
+
+// CPICounters are what a container did while its cycles and instructions were counted, up to Mono.
+type CPICounters struct {
+	Mono                 time.Duration
+	Over                 time.Duration // time that was counted
+	Cycles, Instructions float64
+	Used                 time.Duration // CPU time
 }

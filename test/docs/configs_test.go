@@ -147,9 +147,22 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// The drop-in adds to the unit what control.egress needs, and nothing else.
-func TestEgressDropIn(t *testing.T) {
+// The drop-ins add to the unit what control.egress and control.culprit.cpi need, and nothing else.
+func TestDropIns(t *testing.T) {
 	t.Parallel()
+	for name, want := range map[string][]string{
+		"egress.conf": {"CapabilityBoundingSet=~CAP_NET_ADMIN", "CapabilityBoundingSet=~CAP_SYS_ADMIN", "RestrictNamespaces=~net"},
+		"cycles.conf": {"SystemCallFilter=~@debug"}, // systemd's list of capabilities has no CAP_PERFMON
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checkDropIn(t, name, want)
+		})
+	}
+}
+
+func checkDropIn(t *testing.T, dropIn string, want []string) {
+	t.Helper()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skipf("SKIPPED: not read by systemd itself: %v", err)
 	}
@@ -166,7 +179,7 @@ func TestEgressDropIn(t *testing.T) {
 			Name string
 			Set  bool
 		}
-		if err = errors.Join(err, json.Unmarshal(out, &all)); err != nil || strings.Contains(said.String(), "egress.conf") {
+		if err = errors.Join(err, json.Unmarshal(out, &all)); err != nil || strings.Contains(said.String(), dropIn) {
 			t.Fatalf("%v: %s", err, &said)
 		}
 		by := map[string]bool{}
@@ -176,7 +189,7 @@ func TestEgressDropIn(t *testing.T) {
 		return by
 	}
 	before := restricted()
-	if err := errors.Join(os.Mkdir(unit+".d", 0o755), os.WriteFile(unit+".d/egress.conf", read(t, "configs/systemd/egress.conf"), 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(unit+".d", 0o755), os.WriteFile(filepath.Join(unit+".d", dropIn), read(t, "configs/systemd/"+dropIn), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -186,7 +199,7 @@ func TestEgressDropIn(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	if want := []string{"CapabilityBoundingSet=~CAP_NET_ADMIN", "CapabilityBoundingSet=~CAP_SYS_ADMIN", "RestrictNamespaces=~net"}; !slices.Equal(got, want) {
+	if !slices.Equal(got, want) {
 		t.Errorf("it changes %q, want %q", got, want)
 	}
 }

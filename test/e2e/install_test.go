@@ -110,7 +110,7 @@ func install(t *testing.T, rt *runtime.Runtime, file string) *runtime.Installed 
 	must(t, node.Dpkg("--install", file))
 	got := files(t, node.Root, "etc", "usr/bin", "usr/lib/systemd", "usr/lib/sluice", "usr/share")
 	for _, want := range []string{
-		"etc/sluice/sluice.yaml", "usr/bin/sluice", "usr/lib/systemd/system/sluice.service", "usr/lib/sluice/egress.conf",
+		"etc/sluice/sluice.yaml", "usr/bin/sluice", "usr/lib/systemd/system/sluice.service", "usr/lib/sluice/cycles.conf", "usr/lib/sluice/egress.conf",
 		"usr/share/bash-completion/completions/sluice", "usr/share/doc/sluice/copyright", "usr/share/doc/sluice/examples/containerd/sluice-2.toml",
 	} {
 		if !slices.Contains(got, want) {

@@ -32,6 +32,7 @@ func TestRefusals(t *testing.T) {
 		"kube: {enabled: true, pins: true, dra: {enabled: true}}":           "set one of them to false",
 		"kube: {enabled: true, topology: true}":                             "set kube.pins to true",
 		"kube: {dra: {devices: cpu}}":                                       "at '/kube/dra/devices'",
+		"config: 'control: {culprit: {cpi: true}}'":                         "set the chart's value cycles: true",
 		"config: 'control: {egress: {mode: on}}'":                           "set the chart's value egress: true",
 		"{egress: true, nodeGroups: [{name: a, nodeSelector: {a: b}, egress: false, config: 'control: {egress: {mode: default}}'}]}": "config of node group a has control.egress.mode",
 		"kubeletDir: var/lib":       "at '/kubeletDir'",

@@ -51,6 +51,7 @@ type Rules struct {
 	LendPools      bool // batch work may run on spare CPUs of exclusive pools
 	LendIdlePins   bool // batch work may run on the CPUs of idle LSR pins
 	BurstAll       bool // the limits of all containers may be raised, including those that don't ask for it
+	CountCycles    bool // the cycles per instruction of services are counted
 }
 
 // batchShares reports whether batch work runs on the CPUs of others.

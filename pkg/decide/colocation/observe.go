@@ -184,7 +184,8 @@ func targets(inv *Inventory, b *BatchCgroups) []observe.Target {
 		batch := c.Is(workload.BE)
 		fast := batch && inv.batchShares() && !b.Holds(c.Above)
 		fast = fast || c.Is(workload.LSR) && c.Pinned && inv.LendIdlePins
-		all = append(all, observe.Target{ID: c.ID, Path: c.Path, Fast: fast, LS: !batch})
+		service := c.Is(workload.LS) || c.Request.Class.Pinned()
+		all = append(all, observe.Target{ID: c.ID, Path: c.Path, Fast: fast, LS: !batch, CPI: service && inv.CountCycles})
 		if batch && c.PodPath != "" && !b.Holds(c.Above) && !c.SharedPodCgroup {
 			pods = append(pods, observe.Target{ID: PodTarget + c.Pod.UID, Path: c.PodPath, CPUOnly: true, Memory: true})
 		} else if c.PodPath != "" && (c.Request.Burst.Auto || inv.BurstAll || c.Request.Allow.Value&workload.Demote != 0) {

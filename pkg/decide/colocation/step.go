@@ -67,6 +67,7 @@ func (c *Controllers) Step(v *NodeView, in *Inputs, want CPUDesired) *Desired {
 	d.decide(in.Of(in.Interference.Mode), decided)
 	if in.Decides(in.Cache.Mode) {
 		share, decided := c.Cache.Step(&v.View)
+		c.Cache.Tell(&v.View, d.Disturbed)
 		d.decide(in.Of(in.Cache.Mode), decided)
 		if in.Acts(in.Cache.Mode) {
 			d.Cache = share
@@ -114,7 +115,7 @@ func (c *Controllers) stepLimits(v *NodeView, in *Inputs, want CPUDesired, d *De
 
 // stepCulprit limits the pods that make services wait.
 func (c *Controllers) stepCulprit(v *NodeView, in *Inputs, want CPUDesired, d *Desired) {
-	v.WatchClosely = ""
+	v.WatchClosely, v.WatchCycles = "", false
 	mode := in.Culprit.Mode
 	if !in.Decides(mode) {
 		return
@@ -126,7 +127,7 @@ func (c *Controllers) stepCulprit(v *NodeView, in *Inputs, want CPUDesired, d *D
 		return first.PodPath != "" && !first.SharedPodCgroup && !busy && mayLimit(v, &b, pod)
 	})
 	d.decide(in.Of(mode), decided)
-	v.WatchClosely = c.Culprit.Closely()
+	v.WatchClosely, v.WatchCycles = c.Culprit.Closely(), c.Culprit.Cycles()
 	for _, l := range limits {
 		want.Culprits[v.Pods[l.Pod].UID] = qos.Loop{Quota: Quota(l.CPU), Why: l.Why}
 	}

@@ -28,6 +28,8 @@ type NodeView struct {
 	// WatchClosely is the UID of an LS pod whose waiting is observed as often as CPU usage, to see
 	// whether a batch pod is the cause or a bound is broken; "" for none.
 	WatchClosely string
+	// WatchCycles is set while that pod's cycles per instruction are counted all the time.
+	WatchCycles bool
 
 	// MachineMemory is the machine's memory in bytes, including huge pages, by which the
 	// kubelet computes OOM scores; 0 before the first sample.
@@ -79,11 +81,12 @@ func (v *NodeView) SetInventory(inv *Inventory) {
 type closeWatch struct {
 	memory bool   // memory of BE containers
 	pod    string // UID of an LS pod whose waiting is
+	cycles bool   // its cycles per instruction are, too
 }
 
 // Targets lists what must be observed. The list never changes after it has been returned.
 func (v *NodeView) Targets() []observe.Target {
-	of := closeWatch{v.MemoryClosely, v.WatchClosely}
+	of := closeWatch{v.MemoryClosely, v.WatchClosely, v.WatchCycles}
 	if of == (closeWatch{}) {
 		return v.targets
 	}
@@ -94,6 +97,7 @@ func (v *NodeView) Targets() []observe.Target {
 			t.Memory = t.Memory || of.memory && !t.LS && !t.CPUOnly
 			if at, ok := v.index[t.ID]; ok && of.pod != "" {
 				t.Waiting = v.Members[at].Pod.UID == of.pod
+				t.CPIAlways = t.CPI && t.Waiting && of.cycles
 			}
 		}
 	}

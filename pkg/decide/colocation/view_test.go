@@ -101,6 +101,39 @@ func TestTargets(t *testing.T) {
 	}
 }
 
+// TestTargetsWhoseCyclesAreCounted checks that only services are counted, only if that is configured, and all the time
+// only the pod in question.
+func TestTargetsWhoseCyclesAreCounted(t *testing.T) {
+	t.Parallel()
+	var v NodeView
+	inv := inventory(running("web/a", "burstable", workload.LS), running("pin/a", "burstable", workload.LSR), running("sys/a", "burstable", workload.System), running("job/a", "besteffort", workload.BE))
+	counted := func() (some, always []string) {
+		for _, target := range v.Targets() {
+			if target.CPI {
+				some = append(some, target.ID)
+			}
+			if target.CPIAlways {
+				always = append(always, target.ID)
+			}
+		}
+		return some, always
+	}
+	v.SetInventory(inv)
+	v.WatchClosely, v.WatchCycles = "web", true
+	if some, always := counted(); len(some)+len(always) > 0 {
+		t.Errorf("without the configuration: %v, %v", some, always)
+	}
+	inv.CountCycles = true
+	v.SetInventory(inv)
+	if some, always := counted(); !slices.Equal(some, []string{"web/a", "pin/a"}) || !slices.Equal(always, []string{"web/a"}) {
+		t.Errorf("counted are %v, all the time %v", some, always)
+	}
+	v.WatchCycles = false
+	if _, always := counted(); len(always) > 0 {
+		t.Errorf("then, all the time: %v", always)
+	}
+}
+
 // TestTargetsThatAreWatchedClosely checks that only the containers of the pod in question are read
 // more often, and that a list never changes after it was returned.
 func TestTargetsThatAreWatchedClosely(t *testing.T) {

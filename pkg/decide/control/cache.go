@@ -69,12 +69,16 @@ func (c *CacheConfig) Check() []Problem {
 
 // Step returns the share of batch work.
 func (a *Cache) Step(v *View) (CacheShare, []Decision) {
+	mark := float64(a.cfg.TrafficPercent) / 100
+	passed := a.watch.lap(v.Now, a.interval)
+	if a.cfg.Class == "" && !counted(v) {
+		a.llc = llc{interval: a.interval}
+		return CacheShare{}, nil
+	}
+	reading := a.llc.measure(v, passed, mark)
 	if a.cfg.Class == "" {
 		return CacheShare{}, nil
 	}
-	mark := float64(a.cfg.TrafficPercent) / 100
-	passed := a.watch.lap(v.Now, a.interval)
-	reading := a.llc.measure(v, passed, mark)
 	a.blind = reading.blind(a.cfg.MaxMBps > 0)
 	taken, flow := noNews, noNews
 	switch {
@@ -103,6 +107,11 @@ func (a *Cache) Step(v *View) (CacheShare, []Decision) {
 	}
 	a.ways.percent, a.flow.percent = ways, wide
 	return CacheShare{ways, wide}, decisions
+}
+
+// Tell enters which services have lost cache to batch work, by the latest step. It needs no RDT class of batch work.
+func (a *Cache) Tell(v *View, disturbed []Disturbance) {
+	a.llc.tell(v.Now, float64(a.cfg.TrafficPercent)/100, disturbed)
 }
 
 // Blind returns why contention can't be measured; it is empty if it can be.

@@ -235,3 +235,24 @@ func BenchmarkCache(b *testing.B) {
 	a := sliced(10000)
 	benchSteps(b, func(v *View) { a.Step(v) })
 }
+
+// TestNoCacheCounted checks that nothing is kept about services where resctrl counts no cache.
+func TestNoCacheCounted(t *testing.T) {
+	t.Parallel()
+	s := fiveHundred()
+	a := NewCache(DefaultConfig().Cache, time.Second)
+	for range 3 {
+		s.second()
+		for i := range s.Containers {
+			s.Containers[i].Cache.At = time.Time{}
+		}
+		a.Step(&s.View)
+	}
+	if n := len(a.llc.pods.of); n > 0 {
+		t.Errorf("%d services are followed", n)
+	}
+	a.Step(s.second())
+	if len(a.llc.pods.of) == 0 {
+		t.Error("no service is followed although its cache is counted")
+	}
+}

@@ -1,6 +1,9 @@
 package control
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Config is the loop's part of sluice.yaml. Percentages are whole numbers.
 type Config struct {
@@ -213,7 +216,11 @@ func (c *SLOConfig) Check() []Problem {
 // CulpritConfig limits the pod that makes a service wait.
 type CulpritConfig struct {
 	Mode Mode `yaml:"mode"` // Mode of CPU limits for the pod that makes an LS pod wait: a batch pod, or an LS pod that allows `demote`.
+	CPI  bool `yaml:"cpi"`  // Count cycles per instruction of services, for 10 s of each minute, which shows that they wait for caches and memory. It needs hardware counters and CAP_PERFMON.
 }
+
+// CountsCycles reports whether cycles per instruction are counted for a controller that is not off.
+func (c *Config) CountsCycles() bool { return c.Culprit.CPI && cmp.Or(c.Culprit.Mode, c.Mode) != Off }
 
 // NoisyConfig keeps noisy LS pods apart.
 type NoisyConfig struct {

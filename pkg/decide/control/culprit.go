@@ -37,8 +37,11 @@ type Culprit struct {
 	batch    BatchConfig
 	interval time.Duration
 	watch    stopwatch
-	pods     perID[accused] // by UID
-	growth   perID[growth]  // by ID of containers
+	clock    time.Duration       // sum of the time between steps
+	pods     perID[accused]      // by UID
+	growth   perID[growth]       // by ID of containers
+	usage    perID[usageHistory] // by UID of BE pods
+	inVain   perID[inVain]       // by UID of LS pods
 	suspicion
 	suspected time.Duration  // for which there has been a suspicion, of one pod or another
 	unclear   perID[unclear] // by UID of LS pods that break their objectives
@@ -46,6 +49,7 @@ type Culprit struct {
 	trying    bool           // one pod is being tried
 	nearly    bool           // a trial may begin in a moment
 	closely   string         // UID of the LS pod of which Closely speaks
+	cycles    bool           // its cycles per instruction tell whether it suffers
 
 	uses      []podUse
 	limits    []PodLimit
@@ -68,6 +72,7 @@ type accused struct {
 	cutAt       time.Time         // when its limit last changed
 	passed      time.Duration     // since the last cut, the last step back, or the begin of the phase
 	waited      time.Duration     // for which the service has been waiting in a row while the pod is held or eased
+	despite     despite           // for which the service suffers although the pod has the limit
 	unseen      time.Duration     // for which it has not been known how the service does
 	seen        readings          // measured since the last cut
 	spared      time.Duration     // for which it is not suspected
@@ -90,7 +95,7 @@ const (
 // trouble is the waiting of an LS pod for a resource.
 type trouble struct {
 	victim, ref string  // UID, and "namespace/name"
-	part        int     // of Strain
+	part        int     // signal of Disturbance.Latest
 	calm        float64 // its baseline when it was suspected, which others than batch work may raise
 	before      float64 // excess over the baseline before the first cut
 	bears       float64 // excess from which the pod suffers; 0 for Suffers
@@ -151,6 +156,9 @@ func NewCulprit(batch BatchConfig, interval time.Duration) *Culprit {
 // and then; "" for none.
 func (c *Culprit) Closely() string { return c.closely }
 
+// Cycles reports whether the cycles per instruction of the pod of Closely must be counted all the time.
+func (c *Culprit) Cycles() bool { return c.cycles }
+
 // Trying reports whether a suspect is being tried or will be in a moment, so that nothing else must
 // change meanwhile.
 func (c *Culprit) Trying() bool { return c.trying || c.nearly }
@@ -177,8 +185,11 @@ func (c *Culprit) Taken(v *View) (sum workload.MilliCPU) {
 // moment is paused. The list is valid until the next step.
 func (c *Culprit) Step(v *View, disturbed []Disturbance, acts bool, can func(pod int) bool) ([]PodLimit, []Decision) {
 	passed := c.watch.lap(v.Now, c.interval)
-	c.limits, c.decisions, c.closely = c.limits[:0], nil, ""
+	c.clock += passed
+	c.limits, c.decisions, c.closely, c.cycles = c.limits[:0], nil, "", false
 	c.grow(v)
+	c.remember(v, disturbed)
+	c.wait(v, passed)
 	if !acts {
 		c.forgetLimits(v)
 	}
@@ -210,7 +221,7 @@ func (c *Culprit) Step(v *View, disturbed []Disturbance, acts bool, can func(pod
 		if a := c.pods.find(v.Pods[i].UID); a != nil && a.phase != culpritFree && !a.paused {
 			c.limits = append(c.limits, PodLimit{i, a.limit, a.why})
 			if c.closely == "" || a.phase == culpritTried || a.waited > 0 && !c.trying {
-				c.closely = a.victim
+				c.closely, c.cycles = a.victim, a.part == slowCycles
 			}
 		}
 	}

@@ -150,6 +150,10 @@ func (c *Culprit) amount(v *View, p *Pod, kind hintKind) (sum float64, ok bool) 
 			sum += b.IO.ReadBPS + b.IO.WriteBPS
 		case kind == ofMemory && c.growth.at(b.ID).known:
 			sum += c.growth.at(b.ID).bps
+		case kind == ofBandwidth && knownSlowly(v.Now, b.Cache.At, c.interval):
+			sum += b.Cache.Bandwidth
+		case kind == ofCache && knownSlowly(v.Now, b.Cache.At, c.interval):
+			sum += float64(b.Cache.Occupancy)
 		default:
 			return 0, false
 		}

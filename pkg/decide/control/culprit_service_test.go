@@ -200,7 +200,7 @@ func TestLimitedServiceIsNoVictim(t *testing.T) {
 	}
 	victim := Disturbance{Pod: c.at("greedy").Pod, Latest: c.latest}
 	victim.Latest[runDelay].above = 0.5
-	if d, _ := c.c.worst(&c.View, []Disturbance{victim}); d != nil {
+	if d, _ := c.c.worst(&c.View, []Disturbance{victim}, 0); d != nil {
 		t.Error("a limited service counts as a victim")
 	}
 }

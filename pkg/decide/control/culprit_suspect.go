@@ -24,20 +24,28 @@ type unclear struct {
 // suspect looks for the LS pod that waits most and for the pod that may be the cause, and
 // begins a trial once both have been the same for suspectTime.
 func (c *Culprit) suspect(v *View, disturbed []Disturbance, passed time.Duration, acts bool, can func(pod int) bool) {
-	d, part := c.worst(v, disturbed)
+	d, part := c.worst(v, disturbed, 0)
 	if d == nil {
 		c.suspicion = suspicion{}
 		c.seek(v, disturbed, passed)
 		return
 	}
-	victim := &v.Pods[d.Pod]
-	c.closely = victim.UID
-	_, kind := strainName(part)
-	pod, used := c.candidate(v, victim, kind, can)
+	c.closely = v.Pods[d.Pod].UID
+	pod, used, kind := c.suspectOf(v, d, part, can)
+	if pod < 0 && part < strains {
+		if other, signal := c.worst(v, disturbed, strains); other != nil {
+			if pod, used, kind = c.suspectOf(v, other, signal, can); pod >= 0 {
+				d, part = other, signal
+			}
+		}
+	}
 	if pod < 0 {
 		c.suspicion = suspicion{}
 		return
 	}
+	victim := &v.Pods[d.Pod]
+	c.closely = victim.UID
+	c.cycles = part == slowCycles // which costs too much while nobody is suspected
 	p := &v.Pods[pod]
 	s := &c.suspicion
 	if s.pod != p.UID || s.victim != victim.UID || s.part != part {
@@ -61,7 +69,7 @@ func (c *Culprit) suspect(v *View, disturbed []Disturbance, passed time.Duration
 		to = max(to, min(a.good, perCent(use, againPercent)))
 	}
 	a.trouble, a.from, a.limit = s.trouble, use, 0
-	why := fmt.Sprintf("%s while %s waits: the %s of %s is %s above its calm baseline", does(p, kind, used), s.ref, s.name(), s.ref, inPercent(s.before))
+	why := s.reason(d, p, kind, used)
 	if s.late {
 		why += fmt.Sprintf(", and it answers %s, with an objective of %s", d.Objective.Now(), d.Objective.Most())
 	}
@@ -75,33 +83,54 @@ func (c *Culprit) suspect(v *View, disturbed []Disturbance, passed time.Duration
 	c.limit(v, p, a, to, why)
 }
 
+// suspectOf returns the pod that may be the cause, with its share of what is short, and by what it is suspected; pod
+// is -1 if there is none.
+func (c *Culprit) suspectOf(v *View, d *Disturbance, part int, can func(pod int) bool) (pod int, used float64, kind hintKind) {
+	if part >= strains {
+		return c.contender(v, d, can)
+	}
+	_, kind = strainName(part)
+	pod, used = c.candidate(v, &v.Pods[d.Pod], kind, can)
+	return pod, used, kind
+}
+
+// reason says why a pod is suspected.
+func (s *suspicion) reason(d *Disturbance, p *Pod, kind hintKind, used float64) string {
+	if s.part >= strains {
+		return fmt.Sprintf("%s while %s waits for caches and memory: its %s is %s above the usual%s", contends(p, s.ref, kind, used), s.ref, s.name(), inPercent(s.before), d.contention(s.part))
+	}
+	return fmt.Sprintf("%s while %s waits: the %s of %s is %s above its calm baseline", does(p, kind, used), s.ref, s.name(), s.ref, inPercent(s.before))
+}
+
 // does says how much of a resource a suspect uses.
 func does(p *Pod, kind hintKind, part float64) string {
 	if p.Class == workload.BE {
-		return fmt.Sprintf("it uses %s of batch work's %s", inPercent(part), [hintKinds]string{"CPU", "memory growth", "disk I/O"}[kind])
+		return fmt.Sprintf("it uses %s of batch work's %s", inPercent(part), [...]string{"CPU", "memory growth", "disk I/O", "memory bandwidth", "cache"}[kind])
 	}
 	return fmt.Sprintf("it uses %s of %s, and allows it (demote)", inPercent(part),
-		[hintKinds]string{"the CPU that services use beyond their requests", "services' memory growth", "services' disk I/O"}[kind])
+		[...]string{"the CPU that services use beyond their requests", "services' memory growth", "services' disk I/O", "services' memory bandwidth", "services' cache"}[kind])
 }
 
-// worst returns the LS pod that waits most beyond its baseline, and the part of Strain; nil if
-// none suffers. The present suspicion stays while its victim suffers. A pod that is limited itself waits for
-// that reason.
-func (c *Culprit) worst(v *View, disturbed []Disturbance) (most *Disturbance, part int) {
+// worst returns the LS pod that waits most beyond its baseline, and the signal, of those from one on; nil
+// if none suffers. What a pod is seen to wait for comes before contention, because a pod whose CPUs were taken away for a
+// moment also finds less in the caches. The present suspicion stays while its victim suffers. A pod that is limited itself waits
+// for that reason.
+func (c *Culprit) worst(v *View, disturbed []Disturbance, from int) (most *Disturbance, part int) {
 	excess := 0.0
 	for i := range disturbed {
 		d := &disturbed[i]
 		if a := c.pods.find(v.Pods[d.Pod].UID); a != nil && a.phase != culpritFree {
 			continue
 		}
-		for k := range strains {
+		for k := from; k < signals; k++ {
 			if !c.suffers(v, d, k) {
 				continue
 			}
 			if v.Pods[d.Pod].UID == c.victim && k == c.part {
 				return d, k
 			}
-			if d.Latest[k].above > excess {
+			seen, before := k < strains, part < strains
+			if most == nil || seen && !before || seen == before && d.Latest[k].above > excess {
 				most, part, excess = d, k, d.Latest[k].above
 			}
 		}
@@ -155,6 +184,9 @@ func (c *Culprit) noTrace(v *View, d *Disturbance) string {
 // the work of others, and neither is the waiting for CPUs that comes with it.
 func (c *Culprit) suffers(v *View, d *Disturbance, part int) bool {
 	r := &d.Latest[part]
+	if part == slowCycles {
+		return d.Cycles.known(v.Now) && d.Cycles.Slowed() && r.above >= d.tells(part)
+	}
 	_, kind := strainName(part)
 	throttled := kind == ofCPU && d.throttled()
 	return part != throttling && !throttled && r.above >= d.tells(part) && knownSlowly(v.Now, r.at, c.interval)

@@ -31,7 +31,7 @@ type court struct {
 
 	wants     map[string]workload.MilliCPU
 	limits    map[string]workload.MilliCPU
-	latest    [strains]Reading
+	latest    [signals]Reading
 	began     time.Time
 	decisions []Decision
 	log       []string // "seconds action pod to"

@@ -65,7 +65,8 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 		return
 	}
 	r := &d.Latest[a.part]
-	if a.waited += passed; !c.hurts(v, a, d) {
+	hurts := c.hurts(v, a, d)
+	if a.waited += passed; !hurts {
 		a.waited = 0
 	}
 	if o := a.objective(d); o != nil && o.Measured || knownSlowly(v.Now, r.at, c.interval) {
@@ -81,26 +82,43 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 		}
 		c.try(v, p, a, d)
 	case culpritHeld:
-		switch {
-		case a.waited >= holdTime:
-			c.deny(p, a, fmt.Sprintf("%s %s for %s, although this pod has little CPU", a.ref, a.suffering("has been waiting", "has been answering too late"), holdTime))
-		case a.passed >= holdTime<<a.again && c.bears(v, a, d):
-			a.phase = culpritEasing
-			c.ease(v, p, a)
-		}
+		a.despite.pass(passed, hurts && !c.trying)
+		c.hold(v, p, a, d)
 	case culpritEasing:
-		switch {
-		case a.waited >= suspectTime:
-			a.again, a.denied, a.phase = min(a.again+1, mostDoubled), 0, culpritHeld
-			if !c.trying {
-				a.phase, c.trying = culpritTried, true
-			}
-			a.before, a.calm = r.above, r.value-r.above
-			c.limit(v, p, a, max(a.good, c.floor(v, p)), fmt.Sprintf("%s %s again (%s) since this pod has more than %s CPUs", a.ref, a.suffering("waits", "answers too late"), a.now(d), inCPUs(a.good)))
-		case a.passed >= easeTime && c.bears(v, a, d):
-			c.ease(v, p, a)
-		}
+		c.goBack(v, p, a, d)
 	case culpritFree:
+	}
+}
+
+// hold keeps the limit of a pod that has turned out to be a culprit, and ends it if the service suffers nevertheless.
+func (c *Culprit) hold(v *View, p *Pod, a *accused, d *Disturbance) {
+	switch {
+	case a.part >= strains && a.despite >= despiteTime:
+		c.deny(p, a, fmt.Sprintf("the %s of %s is above the usual again and again (%s), although this pod has little CPU", a.name(), a.ref, a.now(d)))
+	case a.waited >= holdTime:
+		c.deny(p, a, fmt.Sprintf("%s %s for %s, although this pod has little CPU", a.ref, a.suffering("has been waiting", "has been answering too late"), holdTime))
+	case a.passed >= holdTime<<a.again && c.bears(v, a, d):
+		a.phase = culpritEasing
+		c.ease(v, p, a)
+	}
+}
+
+// goBack gives the pod its CPU back step by step, while the service does not suffer.
+func (c *Culprit) goBack(v *View, p *Pod, a *accused, d *Disturbance) {
+	r := &d.Latest[a.part]
+	switch {
+	case a.waited >= suspectTime:
+		a.again, a.phase = min(a.again+1, mostDoubled), culpritHeld
+		if a.part < strains { // contention may have come back by chance
+			a.denied = 0
+		}
+		if !c.trying {
+			a.phase, c.trying = culpritTried, true
+		}
+		a.before, a.calm = r.above, r.value-r.above
+		c.limit(v, p, a, max(a.good, c.floor(v, p)), fmt.Sprintf("%s %s again (%s) since this pod has more than %s CPUs", a.ref, a.suffering("waits", "answers too late"), a.now(d), inCPUs(a.good)))
+	case a.passed >= easeTime && c.bears(v, a, d):
+		c.ease(v, p, a)
 	}
 }
 
@@ -151,13 +169,13 @@ func (c *Culprit) try(v *View, p *Pod, a *accused, d *Disturbance) {
 	switch {
 	case helped && a.passed >= observeTime:
 		a.why = fmt.Sprintf("%s %s while this pod had more: %s", a.ref, a.suffering("waited", "answered too late"), a.outcome(d))
-		a.phase, a.good, a.passed, a.waited = culpritHeld, a.limit, 0, 0
+		a.phase, a.good, a.passed, a.waited, a.despite = culpritHeld, a.limit, 0, 0, 0
+		c.tried(&a.trouble, true)
 		c.decide(p, "confirm", "", inCPUs(a.limit)+" CPUs", fmt.Sprintf("%s; the limit holds for %s", a.why, holdTime<<a.again), "", a.facts(a.seen.mean(), a.limit))
 	case helped || a.passed < cutTime:
 	case a.seen.n == 0:
 		if a.passed >= blindTime {
-			c.free(p, a, "restore", "nobody knows whether the limit helps: how long "+a.ref+" waits was not measured", a.denied)
-			a.spared = unsuspectTime
+			c.unknown(p, a)
 		}
 	case !less && used && next < a.limit:
 		c.limit(v, p, a, next, fmt.Sprintf("%s still waits (%s), and this pod uses %s CPUs", a.ref, inPercent(a.seen.mean()), inCPUs(use)))
@@ -211,7 +229,7 @@ func (c *Culprit) ease(v *View, p *Pod, a *accused) {
 	a.passed, a.good, a.cutAt = 0, a.limit, v.Now
 	next := max(a.limit+1, perCent(a.limit, easePercent))
 	if a.limit >= a.from { // which was observed for easeTime
-		if use, ok := c.useOf(v, p); ok && use >= perCent(a.from, atQuota) && p.Class != workload.BE {
+		if use, ok := c.useOf(v, p); ok && use >= perCent(a.from, atQuota) && (p.Class != workload.BE || a.part >= strains) {
 			c.deny(p, a, fmt.Sprintf("%s does not wait, although this pod uses %s CPUs again", a.ref, inCPUs(use)))
 			return
 		}
@@ -227,8 +245,21 @@ func (c *Culprit) ease(v *View, p *Pod, a *accused) {
 // deny ends the limit of a pod that is not the cause.
 func (c *Culprit) deny(p *Pod, a *accused, why string) {
 	spared := unsuspectTime << a.denied
+	c.tried(&a.trouble, false)
 	c.free(p, a, "acquit", fmt.Sprintf("%s; it is not suspected for %s", why, spared), min(a.denied+1, mostDoubled))
 	a.spared, a.good, a.again = spared, 0, 0
+}
+
+// unknown ends a trial of which nothing was measured. Counters of the processor can be missing again and again, since
+// others use them, too, so that the next trial comes later each time.
+func (c *Culprit) unknown(p *Pod, a *accused) {
+	denied, spared := a.denied, unsuspectTime
+	if a.part >= strains {
+		spared, denied = unsuspectTime<<denied, min(denied+1, mostDoubled)
+		c.tried(&a.trouble, false)
+	}
+	c.free(p, a, "restore", "nobody knows whether the limit helps: how long "+a.ref+" waits was not measured", denied)
+	a.spared = spared
 }
 
 // free removes the pod's limit.

@@ -19,14 +19,23 @@ type Strain struct {
 
 const strains = 5
 
+// The signals of Disturbance.Latest are the parts of Strain, and two that show contention for caches and the bandwidth
+// of memory.
+const (
+	slowCycles = strains + iota // cycles per instruction, as a multiple of the usual
+	lostCache                   // memory traffic per CPU time, as a multiple of what it was with the cache that was lost, minus 1
+	signals
+)
+
 func (s *Strain) part(i int) *float64 {
 	return [strains]*float64{&s.CPUFraction, &s.MemoryFraction, &s.IOFraction, &s.RunDelayFraction, &s.ThrottledFraction}[i]
 }
 
-// strainName returns the name of a part of Strain, and the resource that it concerns.
+// strainName returns the name of a signal, and the resource that it concerns.
 func strainName(i int) (name string, r hintKind) {
-	return [strains]string{"CPU pressure", "memory pressure", "I/O pressure", "run delay", "share of throttled periods"}[i],
-		[strains]hintKind{ofCPU, ofMemory, ofIO, ofCPU, ofCPU}[i]
+	return [signals]string{"CPU pressure", "memory pressure", "I/O pressure", "run delay", "share of throttled periods",
+			"number of cycles per instruction", "memory traffic per CPU second"}[i],
+		[signals]hintKind{ofCPU, ofMemory, ofIO, ofCPU, ofCPU, ofBandwidth, ofBandwidth}[i]
 }
 
 // Disturbance compares the waiting of an LS pod with its waiting without batch work.
@@ -39,11 +48,12 @@ type Disturbance struct {
 	Learned   bool       `json:"learned"`             // Whether the baseline is known.
 	Bounds    []Bound    `json:"bounds,omitempty"`    // Bounds of slo.sluice.dev; absent if the pod has none.
 	Objective *Objective `json:"objective,omitempty"` // Latency objective of slo.sluice.dev; absent if the pod has none.
+	Cycles    *Cycles    `json:"cycles,omitempty"`    // Cycles per instruction; absent if they were not counted in the last minutes.
 	Suspects  []Suspect  `json:"suspects,omitempty"`  // Batch pods that used most while the pod waited; a hint, not a proof; absent if it did not wait.
 
 	limited bool             // it has, or has had a moment ago, a lower CPU limit as a culprit or few CPUs as a noisy pod, and waits for that reason
-	bears   [strains]float64 // by the parts of Strain, what its bounds leave of Suffers; 0 for Suffers
-	Latest  [strains]Reading `json:"-"` // newest measurements, by the parts of Strain
+	bears   [signals]float64 // by signal, the excess from which the pod suffers: what its bounds leave of Suffers; 0 for Suffers
+	Latest  [signals]Reading `json:"-"` // newest measurements, by signal
 }
 
 // throttling is the part of Strain that a pod's own limit causes.
@@ -52,10 +62,10 @@ const throttling = strains - 1
 // bearsOf returns the excess over the baseline from which the pod suffers.
 func (d *Disturbance) bearsOf(part int) float64 { return cmp.Or(d.bears[part], Suffers) }
 
-// tells returns the excess over the baseline from which a part of Strain tells what the pod lacks. A pod
-// that breaks its objective lacks something, so that little is enough.
+// tells returns the excess over the baseline from which a signal tells what the pod lacks. A pod
+// that breaks its objective lacks something, so that little waiting is enough.
 func (d *Disturbance) tells(part int) float64 {
-	if d.late() {
+	if d.late() && part < strains {
 		return leastBears
 	}
 	return d.bearsOf(part)
@@ -67,7 +77,7 @@ func (d *Disturbance) late() bool { return d.Objective != nil && d.Objective.bro
 // throttled reports whether a limit of the pod keeps it from running.
 func (d *Disturbance) throttled() bool { return d.limited || d.Latest[throttling].value >= Suffers }
 
-// Reading is the newest measurement of a part of Strain. Its time is zero if there is none.
+// Reading is the newest measurement of a signal. Its time is zero if there is none.
 type Reading struct {
 	from, at time.Time // the measurement is a mean over this time
 	value    float64
@@ -105,7 +115,9 @@ const (
 type Interference struct {
 	interval  time.Duration
 	watch     stopwatch
+	clock     time.Duration // sum of the time between steps
 	pods      perID[suffering]
+	cycles    perID[instructions] // by ID of containers
 	disturbed []Disturbance
 	users     [hintKinds]users
 	least     time.Duration // for which bounds have left batch work no more than they can
@@ -114,7 +126,7 @@ type Interference struct {
 
 type suffering struct {
 	calm, excess Strain
-	latest       [strains]Reading
+	latest       [signals]Reading
 	learned      [strains]time.Duration
 	met          [strains]bool
 	reported     [strains]bool
@@ -132,6 +144,7 @@ func NewInterference(interval time.Duration) *Interference {
 // Step returns the LS pods with a measurement. The list is valid until the next step.
 func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 	passed := f.watch.lap(v.Now, f.interval)
+	f.clock += passed
 	used, sure := f.batch(v)
 	if f.least += passed; v.Share.Percent != boundLeast {
 		f.least = 0
@@ -144,6 +157,7 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 		f.lightAt = v.Now
 	}
 	f.pods.begin()
+	f.cycles.begin()
 	f.disturbed = f.disturbed[:0]
 	var decisions []Decision
 	for i := range v.Pods {
@@ -157,7 +171,8 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 			Pod: i, UID: p.UID, Ref: p.Ref, Calm: s.calm, Excess: s.excess, Learned: true,
 			Bounds: f.boundsOf(v, p, s), Objective: f.objectiveOf(v, p, s), limited: s.limited(v), Latest: s.latest,
 		}
-		some := one.Objective != nil
+		f.cyclesOf(v, p, sure && !one.limited, &one)
+		some := one.Objective != nil || one.Cycles != nil
 		for part := range strains {
 			some = some || s.met[part]
 			if s.met[part] && s.learned[part] < learnTime {
@@ -181,6 +196,7 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 		}
 	}
 	f.pods.end()
+	f.cycles.end()
 	return f.disturbed, decisions
 }
 

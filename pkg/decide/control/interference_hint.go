@@ -24,6 +24,14 @@ const (
 	hintKinds
 )
 
+// The resources for which pods contend without waiting for them. Suspects come from what resctrl counts, or, where it counts
+// nothing, from CPU usage that rises and falls with the cycles per instruction of the victim.
+const (
+	ofBandwidth hintKind = hintKinds + iota
+	ofCache
+	ofCorrelation
+)
+
 // users are the largest users of a resource, in descending order.
 type users struct {
 	top [3]Suspect // the fields hold amounts until share divides them by the sum

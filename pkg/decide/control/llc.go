@@ -27,6 +27,7 @@ type llcPod struct {
 	occupancy, traffic float64 // in bytes, and in bytes per CPU second, while the pod ran alone
 	learned            time.Duration
 	rise               float64 // mean rise of the traffic over excessTime while batch work holds what the pod lost
+	latest             Reading // of that rise
 }
 
 // llcReading is the result of one step for all pods.
@@ -36,6 +37,16 @@ type llcReading struct {
 	rise             float64 // largest rise of all pods
 	all, batch       float64 // memory traffic of all containers and of batch work, in MB/s
 	measured         bool
+}
+
+// counted reports whether resctrl has counted the cache of some container.
+func counted(v *View) bool {
+	for i := range v.Containers {
+		if !v.Containers[i].Cache.At.IsZero() {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *llc) measure(v *View, passed time.Duration, mark float64) (reading llcReading) {
@@ -66,9 +77,9 @@ func (l *llc) measure(v *View, passed time.Duration, mark float64) (reading llcR
 			continue
 		}
 		s := l.pods.at(p.UID)
-		occupancy, traffic, runs := l.of(v, p)
+		occupancy, traffic, at, runs := l.of(v, p)
 		if runs && sure {
-			s.enter(occupancy, traffic, held, mark, light, passed)
+			s.enter(occupancy, traffic, held, mark, light, at, passed)
 		}
 		reading.counted = reading.counted || runs
 		reading.learned = reading.learned || s.learned >= learnTime
@@ -80,9 +91,9 @@ func (l *llc) measure(v *View, passed time.Duration, mark float64) (reading llcR
 	return reading
 }
 
-// of returns the pod's cache occupancy in bytes and its memory traffic in bytes per CPU second.
-// It returns false if they are unknown or the pod hardly runs.
-func (l *llc) of(v *View, p *Pod) (occupancy, traffic float64, runs bool) {
+// of returns the pod's cache occupancy in bytes and its memory traffic in bytes per CPU second, with the
+// time of the earliest measurement. It returns false if they are unknown or the pod hardly runs.
+func (l *llc) of(v *View, p *Pod) (occupancy, traffic float64, at time.Time, runs bool) {
 	ran := 0.0
 	for i := range v.Containers[p.First : p.First+p.Count] {
 		c := &v.Containers[p.First+i]
@@ -92,14 +103,17 @@ func (l *llc) of(v *View, p *Pod) (occupancy, traffic float64, runs bool) {
 		ran += float64(c.CPU.Usage) / 1000
 		occupancy += float64(c.Cache.Occupancy)
 		traffic += c.Cache.Bandwidth
+		if at.IsZero() || c.Cache.At.Before(at) {
+			at = c.Cache.At
+		}
 	}
 	if ran < leastRunnable {
-		return 0, 0, false
+		return 0, 0, at, false
 	}
-	return occupancy, traffic / ran, true
+	return occupancy, traffic / ran, at, true
 }
 
-func (s *llcPod) enter(occupancy, traffic, held, mark float64, light bool, passed time.Duration) {
+func (s *llcPod) enter(occupancy, traffic, held, mark float64, light bool, at time.Time, passed time.Duration) {
 	rise := 0.0
 	switch share := min(1, passed.Seconds()/learnTime.Seconds()); {
 	case light && s.learned == 0:
@@ -112,5 +126,20 @@ func (s *llcPod) enter(occupancy, traffic, held, mark float64, light bool, passe
 	case occupancy < s.occupancy*(1-mark) && held >= s.occupancy-occupancy:
 		rise = min(mostRise, traffic/max(s.traffic, leastTraffic)-1)
 	}
-	s.rise += (max(0, rise) - s.rise) * min(1, passed.Seconds()/excessTime.Seconds())
+	rise = max(0, rise)
+	s.rise += (rise - s.rise) * min(1, passed.Seconds()/excessTime.Seconds())
+	if !at.Equal(s.latest.at) {
+		s.latest = Reading{from: s.latest.at, at: at, value: rise, above: rise}
+	}
+}
+
+// tell enters how much memory traffic services have gained with cache that they lost, where their cycles per instruction
+// do not tell more.
+func (l *llc) tell(now time.Time, mark float64, disturbed []Disturbance) {
+	for i := range disturbed {
+		d := &disturbed[i]
+		if s := l.pods.find(d.UID); s != nil && s.learned >= learnTime && !d.Cycles.known(now) {
+			d.Latest[lostCache], d.bears[lostCache] = s.latest, mark
+		}
+	}
 }

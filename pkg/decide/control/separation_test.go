@@ -24,7 +24,7 @@ type hall struct {
 	hurt    func() float64
 
 	apart     []string
-	latest    [strains]Reading
+	latest    [signals]Reading
 	began     time.Time
 	decisions []Decision
 	log       []string // "seconds action pod to", from the time on at which the pod is noisy
@@ -266,7 +266,7 @@ func TestSeparationEnds(t *testing.T) {
 		"nobody else is there":        {func(h *hall) { h.at("web").Pool = -1 }, 20, "there is no other LS pod in its pool"},
 		"nothing is measured":         {func(h *hall) { h.unread = true }, 3, "nobody knows whether keeping it apart helps: how long ns/web waits was not measured"},
 		"the other one is gone later": {func(h *hall) { h.Pods[0].UID = "api" }, 20, ""},
-		"the clock is set back":       {func(h *hall) { h.Now = h.Now.Add(-time.Hour); h.latest = [strains]Reading{} }, 5, ""},
+		"the clock is set back":       {func(h *hall) { h.Now = h.Now.Add(-time.Hour); h.latest = [signals]Reading{} }, 5, ""},
 		"nothing":                     {func(*hall) {}, 20, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -55,6 +55,8 @@ type Options struct {
 	Priorities groups.Priorities   // nil without I/O priorities
 	RDT        rdtgroup.Host       // nil without resctrl
 	NoRDT      string              // why RDT is nil; shown in the status
+	Cycles     bool                // cycles and instructions can be counted by cgroup
+	NoCycles   string              // why not; shown in the status
 	Watermarks watermarks.Host     // nil where the node's watermarks can't be written
 	Disks      disks.Host          // nil without io.cost
 	NoDisks    string              // why Disks is nil; shown in the status

@@ -34,11 +34,13 @@ type loopNode struct {
 	throttled map[string]bool
 	waits     map[string]float64 // CPU pressure, by container; that of others is not known
 	ready     map[string]float64 // threads that wait for a CPU, by container; those of others are not known
+	cycles    func() float64     // per instruction, of containers whose cycles are counted
 	memory    observe.NodeMemory
 	holds     map[string]int64 // bytes held, by container or by the cgroup of a host application
 	blind     bool             // there are no measurements
 	frozen    time.Time        // time at which the clock stands; zero while it runs
 	skew      time.Duration    // of the measurements' clock
+	counted   map[string]observe.CPI
 }
 
 // trail is the audit trail of a test.
@@ -134,7 +136,7 @@ func withLoop(s knobSetup, h **loopNode) knobSetup {
 	s.options = func(n *knobNode, o *Options) {
 		*h = &loopNode{
 			knobNode: n, audit: &trail{}, life: &fakeFailsafe{},
-			uses: map[string]float64{}, throttled: map[string]bool{}, holds: map[string]int64{},
+			uses: map[string]float64{}, throttled: map[string]bool{}, holds: map[string]int64{}, counted: map[string]observe.CPI{},
 			memory: observe.NodeMemory{Total: 8 << 30, Available: 7 << 30, Free: 6 << 30},
 		}
 		o.Audit, o.Failsafe = (*h).audit, (*h).life
@@ -230,6 +232,16 @@ func (h *loopNode) snapshot() *observe.Snapshot {
 			}
 		}
 		c.CPU.Usage = workload.MilliCPU(used * 1000)
+		if h.cycles != nil && target.CPI { // the latest count is kept, as by the meter
+			over := 10 * time.Second
+			if target.CPIAlways {
+				over = time.Second
+			}
+			if now.Sub(h.counted[target.ID].At) >= over {
+				h.counted[target.ID] = observe.CPI{At: now, Over: over, Cycles: h.cycles(), Usage: c.CPU.Usage}
+			}
+			c.CPI = h.counted[target.ID]
+		}
 		if h.throttled[target.ID] {
 			c.CPU.Throttled = 5
 		}

@@ -103,6 +103,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	if r.Adapt != nil {
 		r.Adapt(cfg, &a.options)
 		a.loop.Options = a.loopOptions()
+		a.reporter.SetFeatures(a.sources().Features)
 	}
 	a.QoS.BEPageCachePercent = cfg.Memory.BEPageCachePercent
 	a.QoS.CPURatio = int(cfg.CPUNormalization.Ratio)

@@ -24,7 +24,7 @@ const statusCacheTime = 100 * time.Millisecond
 // sources lists the parts of the status that the node's state does not contain.
 func (a *Agent) sources() nodestatus.Sources {
 	o := &a.options
-	probed := nodestatus.Probed{Kernel: &o.Node.Features, Cgroups: o.Kernel != nil, RDT: o.RDT != nil, NoRDT: o.NoRDT, Watermarks: o.Watermarks != nil, IOCost: o.Disks != nil, NoIOCost: o.NoDisks}
+	probed := nodestatus.Probed{Kernel: &o.Node.Features, Cgroups: o.Kernel != nil, RDT: o.RDT != nil, NoRDT: o.NoRDT, Cycles: o.Cycles, NoCycles: o.NoCycles, Watermarks: o.Watermarks != nil, IOCost: o.Disks != nil, NoIOCost: o.NoDisks}
 	if o.Cores != nil {
 		probed.Cores = o.Cores.Supported
 	}

@@ -14,6 +14,8 @@ type Probed struct {
 	RDT        bool                           // resctrl is there
 	NoRDT      string                         // why it is not
 	Watermarks bool                           // the node's watermarks can be written
+	Cycles     bool                           // cycles and instructions can be counted by cgroup
+	NoCycles   string                         // why they can't
 	IOCost     bool                           // disks can divide their time by weight without bfq
 	NoIOCost   string                         // why they can't
 	Cores      func() (knobs.Support, string) // whether core scheduling is supported, and why not; nil without it
@@ -40,6 +42,7 @@ func (p *Probed) Features() []status.Feature {
 	extra("memory.reclaim", "memory.reclaim", p.Kernel.Reclaim, "Linux 5.19 on cgroup v2 brings it")
 	extra("burst above the quota", p.Kernel.Knobs[knobs.Burst].File, p.Kernel.BurstOverQuota, "the mainline kernel bounds it by the quota")
 	extra("resctrl", "schemata", p.RDT, cmp.Or(p.NoRDT, "it was not looked for"))
+	extra("cycles per instruction", "", p.Cycles, cmp.Or(p.NoCycles, "it was not looked for"))
 	extra("node watermarks", "vm.watermark_scale_factor", p.Watermarks, "they can't be written here")
 	extra("io.cost", "io.cost.qos", p.IOCost, cmp.Or(p.NoIOCost, "it was not looked for"))
 	cores := status.Feature{Name: "core scheduling", State: status.FeatureUnsupported, Why: "there are no cgroups here"}

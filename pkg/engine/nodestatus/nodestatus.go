@@ -63,6 +63,9 @@ func New(n *node.Node, from Sources) *Reporter {
 	return &Reporter{Node: n, from: from, statuses: map[*node.Container]*containerStatus{}}
 }
 
+// SetFeatures replaces what the node was found to have.
+func (r *Reporter) SetFeatures(all []status.Feature) { r.from.Features = all }
+
 // Draft is a status whose containers have yet to be copied; see Status.
 type Draft struct {
 	made  *status.Status

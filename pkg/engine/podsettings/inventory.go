@@ -22,6 +22,7 @@ func (s *Settings) Collect() *colocation.Inventory {
 		Rules: colocation.Rules{
 			ExclusivePools: s.Config.Pools.Mode == config.Exclusive, LendPools: s.lendsPools(),
 			LendIdlePins: s.Lends(), BurstAll: s.Config.Control.Burst.All,
+			CountCycles: s.Config.Control.Culprit.CPI && s.Authority().Decides(s.Config.Control.Culprit.Mode),
 		},
 		Containers:  inv.Containers[:0],
 		Pools:       s.Ledger.Pools(),

@@ -3,6 +3,7 @@ package sampler
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync/atomic"
 
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
@@ -26,13 +27,14 @@ const (
 	containerIO
 	containerThreads
 	containerCache
+	containerEvents
 	parts
 )
 
 func (p part) String() string {
 	return [parts]string{
 		"CPU time of the node", "pressure of the node", "memory of the node", "low watermarks of the node", "load of the node", "waking by pressure",
-		"CPU time of containers", "pressure of containers", "memory of containers", "swap of containers", "I/O of containers", "run delay of containers", "cache of containers",
+		"CPU time of containers", "pressure of containers", "memory of containers", "swap of containers", "I/O of containers", "run delay of containers", "cache of containers", "cycles and instructions of containers",
 	}[p]
 }
 
@@ -80,6 +82,19 @@ func (f *failures) container(p part, t *target, err error) {
 	f.report(p, func() error {
 		return fmt.Errorf("reading the %s, of %s (cgroup %s): %w; what is known of it gets old until it can be read", p, t.ID, t.Path, err)
 	})
+}
+
+// events counts a failed count of a container's cycles and instructions. A machine that counts none, or does not let
+// this process count, is reported once, and is no failure.
+func (f *failures) events(t *target, err error) {
+	switch {
+	case errors.Is(err, cgroupfs.ErrGone):
+	case !errors.Is(err, cgroupfs.ErrUnsupported) && !errors.Is(err, fs.ErrPermission):
+		f.report(containerEvents, func() error { return fmt.Errorf("%w (container %s); it is tried again in a minute", err, t.ID) })
+	case !f.reported[containerEvents]:
+		f.reported[containerEvents] = true
+		f.unreported = append(f.unreported, fmt.Errorf("%w; nobody knows how many cycles per instruction services need", err))
+	}
 }
 
 func (f *failures) report(p part, text func() error) {

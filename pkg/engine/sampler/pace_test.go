@@ -72,7 +72,7 @@ func TestTheRestIsSpread(t *testing.T) {
 	})
 }
 
-// TestWaitingIsReadClosely checks that the pressure and the run delay of a target whose waiting is
+// TestWaitingIsReadClosely checks that the pressure, the run delay and the cache of a target whose waiting is
 // to be known are read each second, but not twice in a sample.
 func TestWaitingIsReadClosely(t *testing.T) {
 	in(t, func(b *bed) {
@@ -83,12 +83,13 @@ func TestWaitingIsReadClosely(t *testing.T) {
 		}
 		b.put("proc/10/schedstat", "5 6 7\n")
 		targets[1].Waiting = true
+		b.rdt = watched{"c1": {{OccupancyBytes: 1}}}
 		b.sample(fast, targets)
 		b.reads.stalls = map[string]int{}
 		for i := range 300 {
 			b.sample(fast, targets)
-			if c := &b.into.Containers[1]; i >= 20 && (b.into.Now.Sub(c.Pressure.At) >= time.Second || b.into.Now.Sub(c.RunDelay.At) >= time.Second) {
-				b.t.Fatalf("after %d samples the figures are of %v and %v, now is %v", i, c.Pressure.At, c.RunDelay.At, b.into.Now)
+			if c := &b.into.Containers[1]; i >= 20 && (b.into.Now.Sub(c.Pressure.At) >= time.Second || b.into.Now.Sub(c.RunDelay.At) >= time.Second || b.into.Now.Sub(c.Cache.At) >= time.Second) {
+				b.t.Fatalf("after %d samples the figures are of %v, %v and %v, now is %v", i, c.Pressure.At, c.RunDelay.At, c.Cache.At, b.into.Now)
 			}
 		}
 		if n := b.reads.stalls["/pods/c1"]; n < 29 || n > 33 {

@@ -145,7 +145,7 @@ func (s *Sampler) container(t *target, r *observe.ContainerReading) {
 	if t.CPUOnly {
 		return
 	}
-	for p := containerPressure; p < parts; p++ {
+	for p := containerPressure; p <= containerCache; p++ {
 		s.part(t, r, p)
 	}
 }
@@ -243,7 +243,7 @@ func (d *threadDelays) add(thread int) {
 
 // cache sums a container's counters over all caches and memory controllers.
 func (s *Sampler) cache(t *target, r *observe.ContainerReading) error {
-	if s.rdt == nil {
+	if s.rdt == nil || r.Cache.Mono != 0 {
 		return nil
 	}
 	all, err := s.rdt.Usage(t.ID)

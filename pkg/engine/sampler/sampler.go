@@ -63,7 +63,8 @@ const (
 // Sampler reads the counters of a node. Sample must not be called concurrently with itself;
 // other goroutines may call Refresh and Failures.
 type Sampler struct {
-	Now func() time.Time // the time by which it decides what is due, set before the first sample; nil: the system's monotonic clock
+	Now    func() time.Time // the time by which it decides what is due, set before the first sample; nil: the system's monotonic clock
+	Events Events           // counts cycles and instructions, set before the first sample; nil: they are not counted
 
 	host    *procfs.FS
 	cgroups Cgroups // nil: containers are not read
@@ -87,6 +88,8 @@ type Sampler struct {
 	refresh                 atomic.Bool
 	failures                failures
 	delays                  threadDelays
+	counting                bool          // some target's cycles and instructions are wanted or counted
+	countsOff               time.Duration // none begin to be counted before this time
 
 	sampling sync.Mutex     // held during a sample
 	watching sync.WaitGroup // the goroutines of Watch
@@ -104,6 +107,7 @@ type target struct {
 	slowAt       time.Duration        // when its other counters were read; 0 for never
 	off          [parts]time.Duration // a group that doesn't exist is not read before this time
 	delays       observe.Delays
+	count        count
 }
 
 // Open makes a sampler of the machine whose root directory is hostRoot ("/" on the host
@@ -127,6 +131,9 @@ func (s *Sampler) Close() error {
 		return errors.New("a look at the node has not ended, and keeps its files open")
 	}
 	defer s.sampling.Unlock()
+	if s.Events != nil {
+		s.Events.Close()
+	}
 	return s.host.Close()
 }
 
@@ -189,7 +196,11 @@ func (s *Sampler) Sample(now time.Time, targets []observe.Target, into *observe.
 		if all && t.Waiting && s.cgroups != nil {
 			s.part(t, &r.Containers[i], containerPressure)
 			s.part(t, &r.Containers[i], containerThreads)
+			s.part(t, &r.Containers[i], containerCache)
 		}
+	}
+	if s.counting {
+		s.countEvents()
 	}
 	s.readRest(refresh)
 	if all {
@@ -222,7 +233,7 @@ func (s *Sampler) follow(targets []observe.Target) {
 		}
 		return
 	}
-	s.followed, s.fast = targets, false
+	s.followed, s.fast, s.counting = targets, false, false
 	s.sample++
 	list, containers := s.targets[:0], r.Containers[:0] // list never gets longer than i
 	for i := range targets {
@@ -237,16 +248,18 @@ func (s *Sampler) follow(targets []observe.Target) {
 			continue // the list has this target twice
 		}
 		if t == nil || t.Path != want.Path {
+			s.endCount(t)
 			t = &target{}
 			s.byID[want.ID] = t
 		}
 		t.Target, t.sample = *want, s.sample
-		s.fast = s.fast || t.Fast
+		s.fast, s.counting = s.fast || t.Fast, s.counting || t.CPI || t.count.on
 		list, containers = append(list, t), append(containers, observe.ContainerReading{ID: want.ID})
 	}
 	if len(s.byID) != len(list) {
 		for id, t := range s.byID {
 			if t.sample != s.sample {
+				s.endCount(t)
 				delete(s.byID, id)
 			}
 		}

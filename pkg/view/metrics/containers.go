@@ -115,15 +115,34 @@ func containers() []metric {
 				out.put(float64(drift), n.labels...)
 			})},
 		{"sluice_pod_excess_ratio", "Share of time that an LS pod waits beyond its baseline.", gauge, []string{"namespace", "pod", "kind"},
-			eachPod(func(d *control.Disturbance) *control.Strain { return &d.Excess })},
+			eachWait(func(d *control.Disturbance) *control.Strain { return &d.Excess })},
 		{"sluice_pod_calm_ratio", "Share of time that an LS pod waits without batch work (baseline).", gauge, []string{"namespace", "pod", "kind"},
-			eachPod(func(d *control.Disturbance) *control.Strain { return &d.Calm })},
+			eachWait(func(d *control.Disturbance) *control.Strain { return &d.Calm })},
+		{"sluice_pod_cycles_per_instruction", "Cycles per instruction of a service, and what is usual for it.", gauge, []string{"namespace", "pod", "kind"},
+			eachPod(putCycles)},
 	}
 }
 
-// eachPod puts a sample for each kind of wait of each LS pod; of pods with the same name it
-// uses the later.
-func eachPod(of func(*control.Disturbance) *control.Strain) func(*scrape, *sink) {
+func putCycles(d *control.Disturbance, labels []string, out *sink) {
+	if c := d.Cycles; c != nil {
+		out.put(c.PerInstructionRatio, labels[0], labels[1], "now")
+		if c.Learned {
+			out.put(c.UsualRatio, labels[0], labels[1], "usual")
+		}
+	}
+}
+
+// eachWait puts a sample for each kind of wait of each LS pod.
+func eachWait(of func(*control.Disturbance) *control.Strain) func(*scrape, *sink) {
+	return eachPod(func(d *control.Disturbance, labels []string, out *sink) {
+		for _, kind := range strains() {
+			out.put(kind.of(of(d)), labels[0], labels[1], kind.name)
+		}
+	})
+}
+
+// eachPod puts samples of each LS pod; of pods with the same name it uses the later.
+func eachPod(put func(d *control.Disturbance, labels []string, out *sink)) func(*scrape, *sink) {
 	return loopSamples(func(l *status.Loop, out *sink) {
 		seen := map[string]bool{}
 		for i := range slices.Backward(l.Disturbed) {
@@ -133,9 +152,7 @@ func eachPod(of func(*control.Disturbance) *control.Strain) func(*scrape, *sink)
 				continue
 			}
 			seen[name] = true
-			for _, kind := range strains() {
-				out.put(kind.of(of(&l.Disturbed[i])), labels[0], labels[1], kind.name)
-			}
+			put(&l.Disturbed[i], labels, out)
 		}
 	})
 }

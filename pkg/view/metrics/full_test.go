@@ -101,6 +101,7 @@ func fullLoop(at time.Time) *status.Loop {
 		Benefit: control.BenefitReport{CPUHours: 700, GiBHours: 9, RunCPUHours: 100, RunGiBHours: 2, Day: control.Day{UtilizationFraction: 0.61, KnownHours: 23, Squeezes: 4, Evicted: 3}, SatisfactionFraction: 0.93},
 		Disturbed: []control.Disturbance{
 			{Ref: "shop/db-0", Learned: true, Calm: control.Strain{CPUFraction: 0.02, ThrottledFraction: 0.1}, Excess: control.Strain{CPUFraction: 0.12, RunDelayFraction: 0.05},
+				Cycles:    &control.Cycles{MeasuredAt: at, PerInstructionRatio: 2.1, UsualRatio: 1.2, LimitRatio: 1.32, Learned: true, Outliers: 3},
 				Objective: &control.Objective{Metric: "seconds", BoundSeconds: 0.02, Seconds: 0.03, BrokenAt: at},
 				Bounds:    []control.Bound{{Kind: "cpuPressure", BoundFraction: 0.05, WaitingFraction: 0.14, Measured: true, BrokenAt: at}, {Kind: "runDelay", BoundFraction: 0.1, WaitingFraction: 0.05, Measured: true}}},
 			{Ref: "shop/web-0", Calm: control.Strain{CPUFraction: 0.04}, Excess: control.Strain{CPUFraction: 0.02, ThrottledFraction: 0.5}},

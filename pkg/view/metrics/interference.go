@@ -85,7 +85,29 @@ func interference() []metric {
 				}
 				return float64(n)
 			})},
+		{"sluice_interference_slowed_pods", "Pods whose cycles per instruction show that others take caches or memory bandwidth (control.culprit.cpi).", gauge, nil,
+			cyclesCount(func(c *control.Cycles) bool { return c.Slowed() })},
+		{"sluice_interference_cycles_known_pods", "Pods whose usual cycles per instruction are known.", gauge, nil,
+			cyclesCount(func(c *control.Cycles) bool { return c.Learned })},
 	}
+}
+
+// cyclesCount puts the number of pods, if any is counted, whose cycles per instruction are like that.
+func cyclesCount(counts func(*control.Cycles) bool) func(*scrape, *sink) {
+	return loopSamples(func(l *status.Loop, out *sink) {
+		n, counted := 0, false
+		for i := range l.Disturbed {
+			if c := l.Disturbed[i].Cycles; c != nil {
+				counted = true
+				if counts(c) {
+					n++
+				}
+			}
+		}
+		if counted {
+			out.put(float64(n))
+		}
+	})
 }
 
 func bounds() []metric {

@@ -70,6 +70,7 @@ func disturbanceText(out *strings.Builder, d *control.Disturbance) {
 	default:
 		out.WriteString("Nothing disturbs it.\n")
 	}
+	cyclesText(out, d.Cycles)
 	boundsText(out, d.Bounds)
 	objectiveText(out, d.Objective)
 	if !d.Learned {
@@ -128,5 +129,16 @@ func objectiveText(out *strings.Builder, o *control.Objective) {
 		paragraph(out, "", "Advice: "+advice+".")
 	} else if o.Problem != "" {
 		paragraph(out, "", "The histogram can't be read now: "+o.Problem+".")
+	}
+}
+
+// cyclesText says how many cycles per instruction a pod needs.
+func cyclesText(out *strings.Builder, c *control.Cycles) {
+	switch {
+	case c == nil:
+	case !c.Learned:
+		fmt.Fprintf(out, "It needs %.2g cycles per instruction; what is usual is not known yet.\n", c.PerInstructionRatio)
+	default:
+		fmt.Fprintf(out, "It needs %.2g cycles per instruction, and usually %.2g; %d of the latest 5\ncounts had more than %.2g.\n", c.PerInstructionRatio, c.UsualRatio, c.Outliers, c.LimitRatio)
 	}
 }

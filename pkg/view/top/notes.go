@@ -48,6 +48,11 @@ func (f *frame) notes() []string {
 			note(bad, "OBJECTIVE", fmt.Sprintf("%s: answers %s, its objective is %s", s.Loop.Disturbed[i].Ref, o.Now(), o.Most()))
 		}
 	}
+	for i := range s.Loop.Disturbed {
+		if c := s.Loop.Disturbed[i].Cycles; c != nil && c.Slowed() {
+			note(bad, "SLOWED", fmt.Sprintf("%s: needs %.2g cycles per instruction, %.2g are usual", s.Loop.Disturbed[i].Ref, c.PerInstructionRatio, c.UsualRatio))
+		}
+	}
 	for _, a := range s.Loop.Advice {
 		note(title, "ADVICE", a.Object+": "+a.Text)
 	}

@@ -5,7 +5,7 @@ nodes that no group takes. Each has
   exclude       the nodeSelectorTerms that keep it off the nodes of the groups before it
 */}}
 {{- define "sluice.groups" -}}
-{{- $defaults := pick .Values "mode" "config" "tolerations" "maxUnavailable" "resources" "goMemoryLimit" "hostPID" "egress" "kubeletDir" "runtimeDirs" -}}
+{{- $defaults := pick .Values "mode" "config" "tolerations" "maxUnavailable" "resources" "goMemoryLimit" "hostPID" "egress" "cycles" "kubeletDir" "runtimeDirs" -}}
 {{- $rest := dict "name" "" "nodeSelector" .Values.nodeSelector -}}
 {{- $groups := list -}}
 {{- $names := list -}}
@@ -68,6 +68,11 @@ affinity:
 {{- with $parsed.control -}}{{- with .egress -}}
   {{- if not (or $.group.egress (has (.mode | default "off") (list "off" false))) -}}
     {{- fail (printf "%s has control.egress.mode, which needs more capabilities: set the chart's value egress: true, and see docs/security.md" $where) -}}
+  {{- end -}}
+{{- end -}}
+{{- with .culprit -}}
+  {{- if and .cpi (not $.group.cycles) -}}
+    {{- fail (printf "%s has control.culprit.cpi, which needs another capability: set the chart's value cycles: true, and see docs/security.md" $where) -}}
   {{- end -}}
 {{- end -}}{{- end -}}
 {{- $list := "(?m)^classify:[ \\t]*(#.*)?\\n((?:[ \\t]*(?:#.*)?\\n)*)( *)- " -}}

@@ -65,10 +65,10 @@ appArmorProfile: {type: Unconfined}
 {{- end }}
 capabilities:
   drop: [ALL]
-  # Why each: configs/systemd/sluice.service{{ if .group.egress }} and egress.conf{{ end }}. Not SYS_RESOURCE: where the runtime
+  # Why each: configs/systemd/sluice.service{{ if .group.egress }} and egress.conf{{ end }}{{ if .group.cycles }} and cycles.conf{{ end }}. Not SYS_RESOURCE: where the runtime
   # itself lacks it, as in nested clusters, the container could not start. Without
   # it pressure wakes the loop after up to 2 s.
-  add: [DAC_OVERRIDE, SYS_NICE, SYS_PTRACE{{ if .group.egress }}, SYS_ADMIN, NET_ADMIN{{ end }}]
+  add: [DAC_OVERRIDE, SYS_NICE, SYS_PTRACE{{ if .group.egress }}, SYS_ADMIN, NET_ADMIN{{ end }}{{ if .group.cycles }}, PERFMON{{ end }}]
 {{- end -}}
 
 {{/* sluice.mounts are those of the plugin and of restore. */}}

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/controlloop"
 	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/engine/sampler"
+	"github.com/sluice-dev/sluice/pkg/kernel/perf"
 	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
@@ -45,6 +46,8 @@ func (s *service) addLoop(loop, writing context.Context, at statedir.Dirs, o *ag
 		return err
 	}
 	s.sampler = seen
+	seen.Events = perf.New(s.HostRoot, perf.Instructions())
+	s.probeCycles(o.Config, o, o.Log)
 	wake := make(chan struct{}, 1)
 	if err := seen.Watch(loop, func(procfs.Trigger) {
 		select {
@@ -70,6 +73,19 @@ func (s *service) addLoop(loop, writing context.Context, at statedir.Dirs, o *ag
 	}
 	s.addEvictors(o.Config, o, o.Log)
 	return nil
+}
+
+// probeCycles finds out whether cycles per instruction can be counted, if a configuration asks for them.
+func (s *service) probeCycles(c *config.Config, o *agent.Options, log logrus.FieldLogger) {
+	o.Cycles, o.NoCycles = false, "control.culprit.cpi or its mode is off"
+	if !c.Control.CountsCycles() {
+		return
+	}
+	err := perf.New(s.HostRoot, perf.Instructions()).Probe()
+	if o.Cycles, o.NoCycles = err == nil, ""; err != nil {
+		o.NoCycles = err.Error()
+		log.WithError(err).Warn("No pod's cycles per instruction are counted: what control.culprit.cpi would find stays unknown")
+	}
 }
 
 // reportingSampler is a sampler that reports its failures as the status does.

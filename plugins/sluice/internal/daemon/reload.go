@@ -94,6 +94,7 @@ func (s *service) adapt(log *logrus.Logger) func(*config.Config, *agent.Options)
 		if o.Sampler == nil {
 			return
 		}
+		s.probeCycles(c, o, log)
 		s.addEvictors(c, o, log)
 		if o.Failsafe == nil && c.LoopActs() {
 			o.Failsafe = s.newFailsafe(log)

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
 	"github.com/sluice-dev/sluice/pkg/kernel/iocost"
 	"github.com/sluice-dev/sluice/pkg/kernel/network"
+	"github.com/sluice-dev/sluice/pkg/kernel/perf"
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
@@ -34,7 +35,7 @@ type Options struct {
 }
 
 // Node collects the facts about a node. To probe the kernel, it creates an empty cgroup and, with control.egress, a
-// network namespace for a moment; it changes nothing else.
+// network namespace for a moment, and with control.culprit.cpi it counts for a moment; it changes nothing else.
 func Node(ctx context.Context, o Options) (*doctor.Facts, error) {
 	f, err := o.find()
 	if err != nil {
@@ -53,6 +54,7 @@ func Node(ctx context.Context, o Options) (*doctor.Facts, error) {
 	f.Disks, _ = iocost.Disks(f.Host) // doctor says nothing of disks that it can't read
 	if f.Config != nil {
 		f.Egress = limits(&f.Config.Control, h)
+		f.Cycles = cycles(&f.Config.Control, f.Root)
 		f.StateErr, f.RuntimeErr = statedir.Writable(f.Config.StateDir), statedir.Writable(f.Config.RuntimeDir)
 		f.EvictErr = daemon.Evicts(f.Config, f.Root)
 	}
@@ -125,6 +127,14 @@ func probe(f *doctor.Facts, h *host.Host) {
 	features, err := h.Cgroups.Probe()
 	f.Features, f.FeaturesErr = &features, err
 	f.CoreSched, f.CoreSchedWhy = coresched.New().Supported()
+}
+
+// cycles finds out whether cycles per instruction can be counted; nil if nobody wants them.
+func cycles(loop *control.Config, root string) *doctor.Cycles {
+	if !loop.CountsCycles() {
+		return nil
+	}
+	return &doctor.Cycles{Err: perf.New(root, perf.Instructions()).Probe()}
 }
 
 // limits finds out whether what batch work sends can be limited; nil if nothing decides about that.
