@@ -124,7 +124,7 @@ func (n *simNode) blocked(c *container) float64 {
 }
 
 // speedOf returns the speed of a container's work, 1 being full speed. It depends on how busy the
-// sibling threads were in the previous step, and on memory traffic.
+// sibling threads were in the previous step, on memory traffic, and on the cache that others took.
 func (n *simNode) speedOf(c *container) float64 {
 	e := &n.sharer.entities[c.entity]
 	sum, cpus := 0.0, 0.0
@@ -138,7 +138,7 @@ func (n *simNode) speedOf(c *container) float64 {
 	})
 	busy := sum / max(cpus, epsilon)
 	smt := 1 - (1-float64(n.hardware.SMT))*busy
-	return smt / (1 + float64(c.Sensitivity)*(n.slowdown-1))
+	return smt / (1 + float64(c.Sensitivity)*(n.slowdown-1+c.lostCache())) / c.ownCycles
 }
 
 // siblings returns the fraction of a cell's busy threads whose sibling is busy as well. Within a
@@ -158,20 +158,4 @@ func (n *simNode) siblings(part, at int) float64 {
 		sum += l.cpus * other.used / other.cpus
 	}
 	return sum / here.cpus
-}
-
-// contend computes the slowdown by memory traffic for the next step: none up to 60 % of the
-// bandwidth, then growing linearly to twice the time at full bandwidth. This is an assumption:
-// published curves of loaded latency bend there and about double before the end.
-func (n *simNode) contend() {
-	n.slowdown = 1
-	if n.hardware.Bandwidth == 0 {
-		return
-	}
-	traffic := 0.0
-	for _, c := range n.containers {
-		traffic += c.got * c.speed * float64(c.Traffic)
-	}
-	const knee = 0.6
-	n.slowdown += max(0, traffic/float64(n.hardware.Bandwidth)-knee) / (1 - knee)
 }

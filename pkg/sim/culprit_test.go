@@ -1,11 +1,14 @@
 package sim
 
 import (
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 // culpritRun is the outcome of a scenario with a culprit.
@@ -19,7 +22,23 @@ type culpritRun struct {
 	services                float64       // those that the services did which are no culprit
 	lateSteps, steps        int
 	lateStepsAfter, stepsIn int
+	before, during, after   response      // of the services: before the culprit begins, until its confirmation, and from then on
+	limited                 time.Duration // for which a limit held batch pods back, summed over them
 }
+
+// response is the mean 99th percentile of response times, without those at which more work arrives than can be done.
+type response struct {
+	sum float64
+	n   int
+}
+
+func (p *response) add(seconds float64) {
+	if !math.IsInf(seconds, 1) {
+		p.sum, p.n = p.sum+seconds, p.n+1
+	}
+}
+
+func (p response) String() string { return fmt.Sprintf("%.1f ms", 1000*ratio(p.sum, float64(p.n))) }
 
 const (
 	culpritBegin = 5 * time.Minute
@@ -62,6 +81,7 @@ func runCulprit(t *testing.T, policy Policy, text, pod string, mode control.Mode
 	for now := time.Duration(0); now < s.Duration; now += step {
 		sim.steer(now+step, sim.advance(now))
 		for _, c := range sim.node.containers {
+			r.look(sim.node, c, now)
 			switch {
 			case strings.HasPrefix(c.ref, pod):
 				r.culprit += c.done
@@ -82,6 +102,21 @@ func runCulprit(t *testing.T, policy Policy, text, pod string, mode control.Mode
 	}
 	r.late, r.lateAfter = ratio(float64(r.lateSteps), float64(r.steps)), ratio(float64(r.lateStepsAfter), float64(r.stepsIn))
 	return r
+}
+
+// look adds what a container shows in a step that began at the time now.
+func (r *culpritRun) look(n *simNode, c *container, now time.Duration) {
+	switch {
+	case c.class == workload.BE && c.throttled:
+		r.limited += n.step
+	case !c.isService() || now >= culpritEnd:
+	case now < culpritBegin:
+		r.before.add(c.p99)
+	case r.confirmed == 0:
+		r.during.add(c.p99)
+	default:
+		r.after.add(c.p99)
+	}
 }
 
 // TestCulpritAmongTen checks on the scenario that one culprit among ten batch pods is found within

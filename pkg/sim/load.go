@@ -88,9 +88,12 @@ func (s *source) growth(since time.Duration) float64 {
 }
 
 // stepAt returns the level of the steps; 0 before the first one.
-func (s *source) stepAt(since time.Duration) float64 {
-	level := Percent(0)
-	for _, step := range s.Steps {
+func (s *source) stepAt(since time.Duration) float64 { return levelAt(s.Steps, since, 0) }
+
+// levelAt returns the level of steps at a time, or another one before the first of them.
+func levelAt(steps []Step, since time.Duration, before Percent) float64 {
+	level := before
+	for _, step := range steps {
 		if step.At <= since {
 			level = step.Load
 		}

@@ -21,8 +21,9 @@ type simNode struct {
 	arranged   uint64   // the kernel's version when the sharer's input was built
 	memory     memory
 	ceilings   []*ceiling
-	bandwidths []bandwidth // by entity of the sharer
-	slowdown   float64     // of work that depends on memory only, by memory traffic
+	bandwidths []bandwidth  // by entity of the sharer
+	slowdown   float64      // of work that depends on memory only, by memory traffic
+	byCache    []*container // those that use the last-level cache
 }
 
 // container is a running container.
@@ -45,9 +46,13 @@ type container struct {
 	done    float64 // CPU seconds of work done in this step
 	lost    float64 // CPU seconds of work that clients gave up
 	speed   float64
-	weight  float64 // its share of the node's weight if all containers wanted CPU
-	idle    bool    // by SCHED_IDLE
-	waiting float64 // threads that are runnable but not running
+	cached  float64 // bytes of the last-level cache that it holds
+	moved   float64 // bytes per second from and to memory
+
+	ownCycles float64 // its cycles per instruction as a multiple of the usual, for reasons of its own
+	weight    float64 // its share of the node's weight if all containers wanted CPU
+	idle      bool    // by SCHED_IDLE
+	waiting   float64 // threads that are runnable but not running
 
 	throttled bool // by its own quota or one above it
 	held      held
@@ -75,6 +80,7 @@ func (n *simNode) advance(now, clock time.Duration) (killed []*container) {
 	n.arrange()
 	for _, c := range n.containers {
 		c.offered = c.load.at(now-c.since, clock-c.pod.late, n.step) * c.pod.scale
+		c.ownCycles = levelAt(c.Cycles, now-c.since, 1)
 	}
 	n.runCPUs()
 	return n.runMemory(now)

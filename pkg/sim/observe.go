@@ -15,6 +15,7 @@ import (
 // seconds, as means since the previous measurement.
 type sampler struct {
 	node     *simNode
+	rdt      bool // containers' cache and memory traffic are counted
 	snapshot observe.Snapshot
 	targets  []target
 	batch    map[string]*whole // by ID of the target
@@ -26,7 +27,9 @@ type target struct {
 	whole  *whole
 	fast   bool
 	memory bool // its memory is measured as often as the node's
-	waits  bool // its waiting is measured as often as its CPU usage
+	waits  bool // its waiting and its cache are measured as often as its CPU usage
+	cycles bool // its cycles per instruction are counted now and then
+	always bool // they are all the time
 }
 
 // whole is a cgroup with all containers below it.
@@ -45,6 +48,8 @@ type sums struct {
 	slowSince            time.Time // begin of the counters below
 	waited, some, memory float64   // in seconds
 	direct, refaults     float64   // in pages
+	moved                float64   // bytes from and to memory
+	count                count
 	reading              observe.Container
 }
 
@@ -62,7 +67,7 @@ func (s *sampler) follow(targets []observe.Target) {
 	batch := map[string]*whole{}
 	for _, t := range targets {
 		if c := byID[t.ID]; c != nil {
-			s.targets = append(s.targets, target{container: c, fast: t.Fast, memory: t.Memory, waits: t.Waiting})
+			s.targets = append(s.targets, target{container: c, fast: t.Fast, memory: t.Memory, waits: t.Waiting, cycles: t.CPI, always: t.CPIAlways})
 		} else if dir, ok := strings.CutPrefix(t.ID, colocation.BatchCgroupTarget); ok {
 			w := s.batch[t.ID]
 			if w == nil {
@@ -109,6 +114,8 @@ func (s *sampler) note(now time.Time) {
 		sum.memory += min(dt, c.held.stall)
 		sum.direct += c.held.direct * dt
 		sum.refaults += c.held.refaults * dt
+		sum.moved += c.moved * dt
+		sum.count.add(c.got*dt, c.done)
 	}
 }
 
@@ -140,9 +147,12 @@ func (s *sampler) measure(now time.Time) *observe.Snapshot {
 			sum.tellThrottling(now)
 		}
 		if sum.reading.Memory.At.IsZero() || now.Sub(sum.slowSince) >= every || due && t.waits {
-			sum.tellRest(now, t.container)
+			sum.tellRest(now, t.container, s.rdt)
 		} else if due && t.memory {
 			sum.tellMemory(now, t.container)
+		}
+		if t.cycles {
+			sum.tellCycles(now, t.container, t.always)
 		}
 		v.Containers = append(v.Containers, sum.reading)
 	}
@@ -189,14 +199,17 @@ func (sum *sums) tellThrottling(now time.Time) {
 	sum.allSince, sum.periods, sum.throttled, sum.missing = now, 0, 0, 0
 }
 
-func (sum *sums) tellRest(now time.Time, c *container) {
+func (sum *sums) tellRest(now time.Time, c *container, rdt bool) {
 	over := now.Sub(sum.slowSince).Seconds()
 	t := &sum.reading
 	sum.tellMemory(now, c)
 	t.Pressure = observe.Pressure{At: now, CPU: min(1, sum.some/over), Memory: min(1, sum.memory/over)}
 	t.RunDelay = observe.RunDelay{At: now, Waiting: sum.waited / over}
 	t.Memory.Refaults, t.Memory.Direct = sum.refaults/over, sum.direct/over
-	sum.slowSince, sum.waited, sum.some, sum.memory, sum.direct, sum.refaults = now, 0, 0, 0, 0, 0
+	if rdt {
+		t.Cache = observe.Cache{At: now, Occupancy: int64(c.cached), Bandwidth: sum.moved / over}
+	}
+	sum.slowSince, sum.waited, sum.some, sum.memory, sum.direct, sum.refaults, sum.moved = now, 0, 0, 0, 0, 0, 0
 }
 
 func (sum *sums) tellMemory(now time.Time, c *container) {

@@ -129,6 +129,12 @@ func (p *Pod) check(at string, fail config.Fail) {
 		fail(at+".service", "needs an slo: the time in which 99%% of its requests are to be answered")
 	}
 	p.Load.check(at+".load", fail)
+	for i, step := range p.Cycles {
+		if step.Load <= 0 {
+			fail(at+".cycles["+strconv.Itoa(i)+"].load", "must be over 0%%")
+		}
+	}
+	ascend(p.Cycles, at+".cycles", fail)
 	if p.Memory.Speed == 0 {
 		p.Memory.Speed = 1 << 30
 	}
@@ -156,11 +162,7 @@ func (l *Load) check(at string, fail config.Fail) {
 	if l.Drift > 0.1 {
 		fail(at+".drift", "must be at most 10%% per day")
 	}
-	for i := 1; i < len(l.Steps); i++ {
-		if l.Steps[i].At <= l.Steps[i-1].At {
-			fail(at+".steps["+strconv.Itoa(i)+"].at", "must be later than that of the step before")
-		}
-	}
+	ascend(l.Steps, at+".steps", fail)
 	switch l.Curve {
 	case Steps:
 		if len(l.Steps) == 0 {
@@ -179,6 +181,15 @@ func (l *Load) check(at string, fail config.Fail) {
 			l.CPU = max(l.CPU, Cores(p.cpu))
 		}
 	case Constant, Sine:
+	}
+}
+
+// ascend checks the order of steps.
+func ascend(steps []Step, at string, fail config.Fail) {
+	for i := 1; i < len(steps); i++ {
+		if steps[i].At <= steps[i-1].At {
+			fail(at+"["+strconv.Itoa(i)+"].at", "must be later than that of the step before")
+		}
 	}
 }
 

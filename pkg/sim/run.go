@@ -95,7 +95,7 @@ func prepare(s *Scenario, t trial) (*simulation, error) {
 	}
 	sim := &simulation{Scenario: s, config: cfg, node: newNode(m, s.Hardware, cfg.Control.FastInterval)}
 	sim.kubelet = &kubelet{node: sim.node, scenario: s, instances: all}
-	sim.sampler = &sampler{node: sim.node}
+	sim.sampler = &sampler{node: sim.node, rdt: cfg.RDT.Monitor}
 	sim.report.init(sim, t)
 	sim.options = agent.Options{
 		Config: cfg, Machine: m, Host: host, Kernel: sim.node.Kernel, Log: silent(), Build: status.Build{Version: "simulated"},

@@ -41,6 +41,7 @@ const (
 // Hardware describes what the machine's text doesn't say.
 type Hardware struct {
 	Bandwidth Bytes   `yaml:"bandwidth"` // of memory, bytes per second; 0: contention for it is left out
+	LLC       Bytes   `yaml:"llc"`       // size of the last-level cache; 0: contention for it is left out
 	SMT       Percent `yaml:"smt"`       // speed of a thread whose sibling is busy
 	Reclaim   Bytes   `yaml:"reclaim"`   // page cache that the kernel can free, in bytes per second
 }
@@ -62,7 +63,9 @@ type Pod struct {
 	Memory  Memory  `yaml:"memory"`
 
 	Traffic     Bytes   `yaml:"traffic"`     // memory traffic of one busy CPU in bytes per second
-	Sensitivity Percent `yaml:"sensitivity"` // how much longer its work takes once the memory's bandwidth is used up
+	LLC         Bytes   `yaml:"llc"`         // last-level cache that it would fill
+	Sensitivity Percent `yaml:"sensitivity"` // how much longer its work takes once the memory's bandwidth is used up, or without its cache
+	Cycles      []Step  `yaml:"cycles"`      // its cycles per instruction over time, as multiples of the usual, for reasons of its own
 }
 
 // Resources are a container's requests or limits.
