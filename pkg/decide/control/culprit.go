@@ -98,6 +98,7 @@ type trouble struct {
 	part        int     // signal of Disturbance.Latest
 	calm        float64 // its baseline when it was suspected, which others than batch work may raise
 	before      float64 // excess over the baseline before the first cut
+	free        float64 // the same when it was suspected, while the pod had no limit
 	bears       float64 // excess from which the pod suffers; 0 for Suffers
 	late        bool    // the pod breaks its objective, and how it waits only says what is short
 }

@@ -29,7 +29,7 @@ type podUse struct {
 func (c *Culprit) candidate(v *View, victim *Pod, kind hintKind, can func(pod int) bool) (pod int, part float64) {
 	batch := c.collect(v, victim, kind, false)
 	if !v.Batch.Squeeze && !v.Share.limits() {
-		if pod, part = c.largest(v, victim, batch, 0, culpritOthers, can); pod >= 0 {
+		if pod, part = c.largest(v, victim, batch, leastOf(kind), culpritOthers, can); pod >= 0 {
 			return pod, part
 		}
 	}
@@ -37,7 +37,20 @@ func (c *Culprit) candidate(v *View, victim *Pod, kind hintKind, can func(pod in
 		batch = 0
 	}
 	services := c.collect(v, victim, kind, true)
-	return c.largest(v, victim, services, batch, 1, can)
+	return c.largest(v, victim, services, max(batch, leastOf(kind)), 1, can)
+}
+
+// leastOf returns the amount of a resource below which no pod makes another one wait. One channel of memory transfers
+// at least ten times leastBandwidth, and a core has leastCache of the last-level cache for itself on common machines.
+func leastOf(kind hintKind) float64 {
+	const leastBandwidth, leastCache = 1e9, 1 << 20 // bytes per second, bytes
+	switch kind {
+	case ofBandwidth:
+		return leastBandwidth
+	case ofCache:
+		return leastCache
+	}
+	return 0
 }
 
 // collect enters into c.uses what each BE pod uses of a resource, or each service, and returns the sum.

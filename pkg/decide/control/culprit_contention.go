@@ -83,14 +83,15 @@ func (c *Culprit) tried(t *trouble, helped bool) {
 	w.denied = min(w.denied+1, mostDoubled)
 }
 
-// despite is for how long a service has suffered from contention while its culprit had the limit, less a part of the
-// time in which it did not. A service whose caches are used in phases suffers again and again, whoever has a limit, and
-// a trial helps by chance if a phase ends meanwhile.
+// despite is for how long a service has suffered from contention nearly as much as before while its culprit had the
+// limit, less a part of the time in which it did not. A service whose caches are used in phases suffers again and
+// again, whoever has a limit, and a trial helps by chance if a phase ends meanwhile.
 type despite time.Duration
 
 const (
 	despiteTime = despite(10 * time.Second) // after which the pod is not the cause
 	despitePart = 8                         // part of the time without suffering that counts against it
+	asBefore    = 0.75                      // part of the excess before the limit from which it suffers nearly as much
 )
 
 func (t *despite) pass(passed time.Duration, suffers bool) {

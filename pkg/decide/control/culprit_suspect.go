@@ -61,6 +61,7 @@ func (c *Culprit) suspect(v *View, disturbed []Disturbance, passed time.Duration
 		return
 	}
 	s.before = s.seen.mean()
+	s.free = s.before
 	use, _ := c.useOf(v, p)
 	a := c.pods.at(p.UID)
 	to := max(c.floor(v, p), perCent(use, cutPercent))

@@ -82,7 +82,7 @@ func (c *Culprit) advance(v *View, p *Pod, a *accused, disturbed []Disturbance, 
 		}
 		c.try(v, p, a, d)
 	case culpritHeld:
-		a.despite.pass(passed, hurts && !c.trying)
+		a.despite.pass(passed, hurts && !c.trying && r.above >= asBefore*a.free)
 		c.hold(v, p, a, d)
 	case culpritEasing:
 		c.goBack(v, p, a, d)
