@@ -62,6 +62,7 @@ func shares() []share {
 		{guest: "slow", busy: true, machine: nodes(), tests: []string{
 			"TestDemo",
 			"TestIOCost",
+			"TestIdleIO",
 			"TestSluice/moving_pages",
 			"TestSluice/reclaiming_limit",
 		}},

@@ -42,14 +42,15 @@ func TestIOCost(t *testing.T) {
 			t.Errorf("of all batch work %s is %s", file, got)
 		}
 	}
+	const settle = 8 * time.Second // in which the kernel finds the disk's rate
 	var without, with []float64
 	for range 2 {
 		must(t, n.configure(weights))
 		n.awaitCost(number, "", "enable=0 ctrl=auto")
-		without = append(without, reads(t, service, batch))
+		without = append(without, reads(t, service, batch, settle))
 		must(t, n.configure(withIOCost))
 		n.awaitCost(number, "enable=1 ctrl=user rpct=95.00 rlat=20000 wpct=95.00 wlat=20000 min=5.00 max=10000.00")
-		with = append(with, reads(t, service, batch))
+		with = append(with, reads(t, service, batch, settle))
 	}
 	gain := (with[0] + with[1]) / (without[0] + without[1])
 	t.Logf("with io.cost the service reads %.1f times as much", gain)
@@ -83,11 +84,10 @@ func (n *node) reader(name, class string, threads int) *runtime.Container {
 	return pod.Container("c")
 }
 
-// reads returns how many blocks a second the service reads, once the kernel has found the disk's
-// rate.
-func reads(t *testing.T, service, batch *runtime.Container) float64 {
+// reads returns how many blocks a second the service reads, after a time in which things settle.
+func reads(t *testing.T, service, batch *runtime.Container, settle time.Duration) float64 {
 	t.Helper()
-	const settle, window = 8 * time.Second, 10 * time.Second
+	const window = 10 * time.Second
 	counted := func() (n [2]uint64) {
 		for i, c := range []*runtime.Container{service, batch} {
 			var err error
