@@ -28,7 +28,7 @@ type target struct {
 	fast   bool
 	memory bool // its memory is measured as often as the node's
 	waits  bool // its waiting and its cache are measured as often as its CPU usage
-	cycles bool // its cycles per instruction are counted now and then
+	cycles bool // its cycles per instruction are counted for ten seconds of each minute
 	always bool // they are all the time
 }
 

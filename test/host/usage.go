@@ -59,7 +59,7 @@ func resident(pid int) (int64, error) {
 }
 
 // CPUTime returns the CPU time that a process has used, with that of threads that have ended, in
-// nanoseconds. The error tells that it has ended.
+// nanoseconds. It returns an error if the process has ended.
 func CPUTime(pid int) (time.Duration, error) {
 	const sched = 2 // CPUCLOCK_SCHED of linux/posix-timers_types.h: what the scheduler has counted
 	clock := int32(^pid<<3 | sched)
