@@ -72,7 +72,7 @@ type accused struct {
 	cutAt       time.Time         // when its limit last changed
 	passed      time.Duration     // since the last cut, the last step back, or the begin of the phase
 	waited      time.Duration     // for which the service has been waiting in a row while the pod is held or eased
-	despite     despite           // for which the service suffers although the pod has the limit
+	despite     despite           // for which the service suffers nearly as much as before although the pod has the limit
 	unseen      time.Duration     // for which it has not been known how the service does
 	seen        readings          // measured since the last cut
 	spared      time.Duration     // for which it is not suspected
