@@ -37,7 +37,7 @@ func testCulprit(t *testing.T, rt *runtime.Runtime) {
 	}
 	inAWhile := func() float64 {
 		before, began := used(), time.Now()
-		time.Sleep(10 * time.Second)
+		time.Sleep(6 * time.Second)
 		return (used() - before).Seconds() / time.Since(began).Seconds()
 	}
 	alone := inAWhile()
