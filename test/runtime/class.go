@@ -1,9 +1,11 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/test/host"
@@ -44,12 +46,19 @@ func (p *Pod) Freeze(frozen bool) error {
 	if err := p.WriteFile(file, states[frozen]); err != nil {
 		return err
 	}
+	written := time.Now()
 	return host.Poll("pod "+p.spec.Name+" to be "+states[frozen], func() error {
 		state, err := p.File(file)
-		if err == nil && state != states[frozen] {
-			err = fmt.Errorf("it is %s", state)
+		if err != nil || state == states[frozen] {
+			return err
 		}
-		return err
+		// The freezer of cgroup v1 can miss processes that are being started. Like runc, thaw all
+		// then, and freeze them again.
+		if time.Since(written) > time.Second {
+			written = time.Now()
+			err = errors.Join(p.WriteFile(file, states[false]), p.WriteFile(file, states[frozen]))
+		}
+		return errors.Join(fmt.Errorf("it is %s", state), err)
 	})
 }
 
