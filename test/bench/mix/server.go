@@ -54,7 +54,7 @@ http {
 		{
 			name:     "redis",
 			command:  []string{"/usr/bin/redis-server", "--port", "0", "--unixsocket", "/service/socket", "--save", "", "--dir", "/service"},
-			protocol: load.Redis(600), connections: 64, busiest: 1, // one thread answers all requests
+			protocol: load.Redis(2000), connections: 64, busiest: 1, // one thread answers all requests
 		},
 	}
 }

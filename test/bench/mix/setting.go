@@ -4,6 +4,8 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -21,7 +23,8 @@ type setting struct {
 //go:embed sluice.yaml
 var defaultConfig string
 
-// settings returns the named settings of the comparison or of the mechanisms.
+// settings returns the named settings of the comparison or of the mechanisms. A name that ends with
+// .yaml is a file: Sluice with that configuration.
 func settings(names []string, config string) ([]setting, error) {
 	known := []setting{
 		{name: report.Alone},
@@ -35,13 +38,24 @@ func settings(names []string, config string) ([]setting, error) {
 	}
 	var chosen []setting
 	for _, name := range names {
+		if strings.HasSuffix(name, ".yaml") {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return nil, fmt.Errorf("setting %q: %w", name, err)
+			}
+			chosen = append(chosen, setting{
+				name: strings.TrimSuffix(filepath.Base(name), ".yaml"), hog: batchPods,
+				enter: func(b *bed, _ demand) (func() error, error) { return b.manage(string(text)) },
+			})
+			continue
+		}
 		i := slices.IndexFunc(known, func(s setting) bool { return s.name == name })
 		if i < 0 {
 			var all []string
 			for _, s := range known {
 				all = append(all, s.name)
 			}
-			return nil, fmt.Errorf("setting %q: not one of %s", name, strings.Join(all, ", "))
+			return nil, fmt.Errorf("setting %q: not one of %s, nor the .yaml file of a configuration of Sluice", name, strings.Join(all, ", "))
 		}
 		chosen = append(chosen, known[i])
 	}
@@ -92,7 +106,8 @@ type cgroup interface {
 	WriteFile(name, text string) error
 }
 
-// apply writes the files. The returned function writes the old texts back, in reverse order.
+// apply writes the files. The returned function writes the old texts back, in reverse order. Weights
+// follow cpu.idle, because its 0 resets them to the kernel's default.
 func apply(writes []write) (func() error, error) {
 	var done []write
 	undo := func() error {
@@ -103,14 +118,22 @@ func apply(writes []write) (func() error, error) {
 		return errors.Join(errs...)
 	}
 	for _, w := range writes {
-		old, err := w.of.File(w.file)
-		if err == nil {
-			err = w.of.WriteFile(w.file, w.text)
+		files := []string{w.file}
+		if w.file == "cpu.idle" {
+			files = []string{"cpu.shares", w.file}
 		}
-		if err != nil {
+		var old []write
+		for _, file := range files {
+			text, err := w.of.File(file)
+			if err != nil {
+				return nil, errors.Join(err, undo())
+			}
+			old = append(old, write{w.of, file, text})
+		}
+		if err := w.of.WriteFile(w.file, w.text); err != nil {
 			return nil, errors.Join(err, undo())
 		}
-		done = append(done, write{w.of, w.file, old})
+		done = append(done, old...)
 	}
 	return undo, nil
 }

@@ -75,7 +75,7 @@ func TestRedis(t *testing.T) {
 			go func() {
 				in := bufio.NewScanner(conn)
 				for in.Scan() {
-					if in.Text() == "-1" && !silent.Load() { // the end of LRANGE list 0 -1
+					if in.Text() == "10" && !silent.Load() { // the end of SORT list ALPHA LIMIT 0 10
 						_, _ = conn.Write([]byte("*2\r\n$14\r\nelement-000000\r\n$0\r\n\r\n"))
 					}
 				}
