@@ -184,9 +184,10 @@ func (b *bed) takeBack(ctx context.Context, o options, s setting, h holding, nod
 		got.latency, got.lost = result.Latency, result.Lost
 		got.reclaiming = after.reclaiming - before.reclaiming
 	}
-	got.evicted = batch != "" && batch.gone()
 	got.failures = after.failures - before.failures
 	got.kills = after.kills - before.kills
+	// Whatever else the kernel killed was batch work.
+	got.evicted = batch != "" && batch.gone() && (got.kills == 0 || got.kills == 1 && got.serviceKilled)
 	got.swapped = after.swapped - before.swapped
 	return got, err
 }
@@ -226,7 +227,7 @@ func (b *bed) hold(h holding) (*runtime.Pod, memoryFile, error) {
 		return nil, "", err
 	}
 	_, err = pod.Container("c").First()
-	path, pathErr := pod.Where("memory.usage_in_bytes")
+	path, pathErr := pod.Container("c").Where("memory.usage_in_bytes") // the pod's own outlives an eviction
 	if err := errors.Join(err, pathErr); err != nil {
 		return nil, "", errors.Join(err, pod.Remove())
 	}
@@ -306,7 +307,7 @@ func swapOn(kind string) (off func() error, err error) {
 // memoryFile is the path of a memory.usage_in_bytes.
 type memoryFile string
 
-// gone reports whether the cgroup has been removed, as that of a pod that was evicted.
+// gone reports whether the cgroup has been removed, as that of a container that was evicted.
 func (f memoryFile) gone() bool {
 	_, err := number(string(f))
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
