@@ -52,8 +52,8 @@ func (p *Pod) Freeze(frozen bool) error {
 		if err != nil || state == states[frozen] {
 			return err
 		}
-		// The freezer of cgroup v1 can miss processes that are being started. Like runc, thaw all
-		// then, and freeze them again.
+		// The freezer of cgroup v1 can miss processes that are being started. As runc does, thaw
+		// the pod then, and freeze it again.
 		if time.Since(written) > time.Second {
 			written = time.Now()
 			err = errors.Join(p.WriteFile(file, states[false]), p.WriteFile(file, states[frozen]))

@@ -90,7 +90,7 @@ func parse(args []string) (options, error) {
 	flags.DurationVar(&o.maxLate, "late", 500*time.Microsecond, "p99 of the generator's own lateness above which a slice is measured again")
 	flags.Float64Var(&o.maxSteal, "steal", 0.005, "fraction of the CPU time that the hypervisor stole, above which a slice is measured again")
 	flags.Uint64Var(&o.seed, "seed", 1, "of the order")
-	names := flags.String("settings", strings.Join([]string{report.Alone, report.Again, report.Unmanaged, report.Kubernetes, report.Sluice}, ","), "what to compare; mechanisms by hand are such settings, too, and so is Sluice with the configuration in a .yaml file")
+	names := flags.String("settings", strings.Join([]string{report.Alone, report.Again, report.Unmanaged, report.Kubernetes, report.Sluice}, ","), "what to compare: names of settings, mechanisms of the kernel among them, and .yaml files, each of which is Sluice with that configuration")
 	levels := flags.String("levels", "10,30,60,10-60", "loads of the service, in percent of the node")
 	hogs := flags.String("hogs", "cpu,memory,cache", "kinds of batch work: cpu, memory, cache, fork, disk")
 	service := flags.String("service", probeService, "the service of the mix part: probe, nginx or redis; -work is for the probe alone")

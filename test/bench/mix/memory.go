@@ -186,7 +186,7 @@ func (b *bed) takeBack(ctx context.Context, o options, s setting, h holding, nod
 	}
 	got.failures = after.failures - before.failures
 	got.kills = after.kills - before.kills
-	// Whatever else the kernel killed was batch work.
+	// A process that the kernel killed, other than the service, was batch work, which was not evicted then.
 	got.evicted = batch != "" && batch.gone() && (got.kills == 0 || got.kills == 1 && got.serviceKilled)
 	got.swapped = after.swapped - before.swapped
 	return got, err

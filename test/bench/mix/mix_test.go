@@ -122,6 +122,44 @@ func TestParseService(t *testing.T) {
 	}
 }
 
+func TestSettingOfAFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "calm.yaml")
+	if _, err := settings([]string{file}, ""); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("a file that is missing: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("control: {mode: on}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := settings([]string{"alone", file}, ""); err != nil || len(got) != 2 || got[1].name != "calm" || got[1].hog != batchPods {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// idling is a cgroup whose weight is reset when cpu.idle becomes 0, as the kernel does.
+type idling map[string]string
+
+func (c idling) File(name string) (string, error) { return c[name], nil }
+
+func (c idling) WriteFile(name, text string) error {
+	if c[name] = text; name == "cpu.idle" && text == "0" {
+		c["cpu.shares"] = "1024"
+	}
+	return nil
+}
+
+func TestIdleIsTakenBackWithItsWeight(t *testing.T) {
+	t.Parallel()
+	c := idling{"cpu.idle": "0", "cpu.shares": "2"}
+	undo, err := apply([]write{{c, "cpu.idle", "1"}})
+	if err != nil || c["cpu.idle"] != "1" {
+		t.Fatalf("%v, %v", c, err)
+	}
+	if err := undo(); err != nil || c["cpu.idle"] != "0" || c["cpu.shares"] != "2" {
+		t.Errorf("%v, %v", c, err)
+	}
+}
+
 // TestDemo runs the demo on real containers, with slices too short for any conclusion, until its
 // page has answered and the input ends. `make e2e` runs it.
 func TestDemo(t *testing.T) {

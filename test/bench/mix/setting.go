@@ -106,8 +106,9 @@ type cgroup interface {
 	WriteFile(name, text string) error
 }
 
-// apply writes the files. The returned function writes the old texts back, in reverse order. Weights
-// follow cpu.idle, because its 0 resets them to the kernel's default.
+// apply writes the files. The returned function writes the old texts back, in reverse order.
+// It also writes back the weight of a cgroup after cpu.idle, since 0 there resets the weight to the
+// kernel's default.
 func apply(writes []write) (func() error, error) {
 	var done []write
 	undo := func() error {
