@@ -7,6 +7,8 @@ import (
 	"path"
 	"strings"
 	"syscall"
+
+	"github.com/sluice-dev/sluice/pkg/kernel/thread"
 )
 
 // open opens a cgroup; its first user must release it.
@@ -33,6 +35,12 @@ func (c *cgroup) write(file, value string) error {
 			return c.missing(err)
 		}
 	}
+}
+
+// writeInTurns writes a value to a file for which the kernel may reclaim for seconds. A signal ends the write of a v1
+// limit with EINTR, and what has been reclaimed stays so (mem_cgroup_resize_max in mm/memcontrol-v1.c).
+func (c *cgroup) writeInTurns(file, value string) error {
+	return c.missing(thread.InTurns(func() error { return c.folder.Write(file, value) }))
 }
 
 // writeFirst writes to the first of the files that exists, and returns its name.

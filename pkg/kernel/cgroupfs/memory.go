@@ -156,7 +156,7 @@ func writeLimit(c *cgroup, s *Spec, to knobs.Change) error {
 func (c *cgroup) writeLimit1(want knobs.Bytes) error {
 	swap, err := c.bytes(swapFile1)
 	if errors.Is(err, syscall.ENOENT) || err == nil && swap < 0 {
-		return c.write(limitFile1, bytesText(want, "-1"))
+		return c.writeInTurns(limitFile1, bytesText(want, "-1"))
 	}
 	if err != nil {
 		return err
@@ -170,19 +170,19 @@ func (c *cgroup) writeLimit1(want knobs.Bytes) error {
 		both += swap - limit
 	}
 	if want < 0 || both > swap {
-		if err := c.write(swapFile1, bytesText(both, "-1")); err != nil {
+		if err := c.writeInTurns(swapFile1, bytesText(both, "-1")); err != nil {
 			return err
 		}
-		err := c.write(limitFile1, bytesText(want, "-1"))
+		err := c.writeInTurns(limitFile1, bytesText(want, "-1"))
 		if err != nil {
-			err = errors.Join(err, c.write(swapFile1, bytesText(swap, "-1")))
+			err = errors.Join(err, c.writeInTurns(swapFile1, bytesText(swap, "-1")))
 		}
 		return err
 	}
-	if err := c.write(limitFile1, bytesText(want, "-1")); err != nil {
+	if err := c.writeInTurns(limitFile1, bytesText(want, "-1")); err != nil {
 		return err
 	}
-	return c.write(swapFile1, bytesText(both, "-1"))
+	return c.writeInTurns(swapFile1, bytesText(both, "-1"))
 }
 
 func (c *cgroup) bytes(file string) (knobs.Bytes, error) {

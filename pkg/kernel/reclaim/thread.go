@@ -6,10 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lowNice is a third of the usual weight. Beside a service that grows, in milliseconds at the 99th
-// percentile (make bench-mix FLAGS="-parts memory -swap zram"): nice 0 170, nice 5 13 to 53, nice 19
-// 17 to 22. With nice 19, or SCHED_IDLE, other programs that keep the CPUs busy would also keep
-// memory from being reclaimed.
+// lowNice is a third of the usual weight. With nice 19, or SCHED_IDLE, other programs that keep the CPUs busy would
+// keep memory from being reclaimed. The kernel compares it with threads of the same cgroup alone; thread.Rest lets those
+// of others run.
 const lowNice = 5
 
 // GiveWay makes the thread of the calling goroutine give way to services, and keeps the goroutine on

@@ -94,6 +94,9 @@ func takeBacks(ctx context.Context, o options) (out []report.Memory, err error) 
 	}
 	for repetition := range o.memoryRepeat {
 		for _, c := range cells {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
 			got, err := b.takeBack(ctx, o, c.setting, c.holding, node, uint64(repetition))
 			if err != nil {
 				return nil, fmt.Errorf("memory, %s, %s: %w", c.Setting, c.Holds, err)
