@@ -43,6 +43,7 @@ func testLoop(t *testing.T, rt *runtime.Runtime) {
 		{"a bound on waiting squeezes batch", testBounds},
 		{"an objective squeezes batch", testObjective},
 		{"a culprit gets less CPU", testCulprit},
+		{"a noisy service is kept apart", testNoisy},
 		{"a host application is batch work", testHostApplication},
 		{"idle pins are lent", testLend},
 		{"batch comes and goes", testLoopChurn},
