@@ -15,7 +15,7 @@ import (
 // ErrPartial says that the kernel reclaimed less memory than requested.
 var ErrPartial = errors.New("less memory was reclaimed than asked for")
 
-// What Reclaim requests at a time, so that a request takes about a turn: dropping page cache is a hundred times as
+// What Reclaim requests at a time, so that a request takes less than a turn: dropping page cache is a hundred times as
 // fast as compressing memory for zram.
 const (
 	leastRequest = knobs.Bytes(256 << 10)
@@ -36,8 +36,8 @@ func (d *Driver) Reclaim(dir string, amount knobs.Bytes) error {
 		return nil
 	}
 	err := d.memory.with(dir, func(c *cgroup) error {
-		request := firstRequest
-		for left := amount; ; thread.Rest() {
+		request, worked := firstRequest, time.Duration(0)
+		for left := amount; left > 0; {
 			now := min(request, left)
 			began := time.Now()
 			// This write is not repeated after a signal, because part of the memory has been
@@ -45,16 +45,20 @@ func (d *Driver) Reclaim(dir string, amount knobs.Bytes) error {
 			if err := c.folder.Write("memory.reclaim", strconv.FormatInt(int64(now), 10)); err != nil {
 				return c.missing(err)
 			}
-			if left -= now; left <= 0 {
-				return nil
-			}
-			switch took := time.Since(began); {
-			case took < thread.Turn/2:
+			left -= now
+			took := time.Since(began)
+			switch {
+			case took < thread.Turn/4:
 				request = min(request*2, mostRequest)
-			case took > thread.Turn:
+			case took > thread.Turn/2:
 				request = max(request/2, leastRequest)
 			}
+			if worked += took; worked >= thread.Turn && left > 0 {
+				thread.Rest()
+				worked = 0
+			}
 		}
+		return nil
 	})
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
 		err = fmt.Errorf("%w: %w", ErrPartial, err)
