@@ -65,7 +65,7 @@ func testCulprit(t *testing.T, rt *runtime.Runtime) {
 	decided("confirm")
 	after := inAWhile()
 	t.Logf("the nine others use %.3f CPUs, and used %.3f without the culprit", after, alone)
-	if after < alone*0.8 {
+	if after < alone*0.7 { // a pulse ends by the clock, so that it has less CPU time if it waits for some of it
 		t.Errorf("the nine others use %.3f CPUs, and used %.3f without the culprit", after, alone)
 	}
 	sound(t, s)

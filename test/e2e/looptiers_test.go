@@ -11,7 +11,7 @@ import (
 )
 
 // settled is how long batch work runs before its shares are measured.
-const settled = 3 * time.Second
+const settled = 4 * time.Second
 
 // testTiers runs batch pods of each tier that use all CPU that they get. In the idle class, where the
 // kernel knows no weights, the loop's quotas give each its part; elsewhere the pods' weights do. What a

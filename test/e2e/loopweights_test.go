@@ -131,7 +131,7 @@ func testWeights(t *testing.T, rt *runtime.Runtime) {
 }
 
 // weighed is how long siblings compete.
-const weighed = 5 * time.Second
+const weighed = 8 * time.Second
 
 // count returns the number in a file of a cgroup.
 func count(t *testing.T, file func(string) (string, error), name string) int64 {

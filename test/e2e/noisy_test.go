@@ -19,7 +19,7 @@ func testNoisy(t *testing.T, rt *runtime.Runtime) {
 		spec.Containers[0].Args = []string{"first", burn}
 		return run(t, rt, spec)
 	}
-	pod := burner("web", "burn=1", runtime.Resources{CPURequest: 700})
+	pod := burner("web", "burn=1", runtime.Resources{CPURequest: 900})
 	web := pod.Container("c")
 	noisy := burner("noisy", "burn=2", runtime.Resources{CPURequest: 1000}).Container("c")
 	began := time.Now()
