@@ -106,11 +106,14 @@ unit: $(TOOLS)/gotestsum $(TOOLS)/helm ## what needs no root and no runtime, and
 # package, which takes some ten minutes. Inputs that it finds go where `go test -fuzz` puts them.
 fuzz: ## every fuzz target for some inputs (FUZZTIME)
 	@mkdir -p bin/fuzz; cache=$$(go env GOCACHE)/fuzz; \
-	grep -rlE '^func Fuzz\w+' --include='*_test.go' pkg topology plugins | xargs -n 1 dirname | sort -u | while read -r package; do \
-		go test -c -gcflags='github.com/sluice-dev/sluice/...=-d=libfuzzer' -o bin/fuzz/test "./$$package"; \
-		bin/fuzz/test -test.list '^Fuzz' | while read -r target; do \
+	packages=$$(grep -rlE '^func Fuzz\w+' --include='*_test.go' pkg topology plugins | xargs -n 1 dirname | sort -u); \
+	go test -c -gcflags='github.com/sluice-dev/sluice/...=-d=libfuzzer' -o bin/fuzz/ $$(sed 's|^|./|' <<<"$$packages"); \
+	for package in $$packages; do \
+		binary=$(CURDIR)/bin/fuzz/$${package##*/}.test; \
+		targets=$$($$binary -test.list '^Fuzz'); \
+		for target in $$targets; do \
 			echo "fuzz ./$$package $$target"; \
-			(cd "$$package" && $(CURDIR)/bin/fuzz/test -test.run '^$$' -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) \
+			(cd "$$package" && $$binary -test.run '^$$' -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) \
 				-test.fuzzminimizetime 5s -test.fuzzcachedir "$$cache/github.com/sluice-dev/sluice/$$package"); \
 		done; \
 	done
