@@ -9,8 +9,8 @@ import (
 )
 
 // testNoisy runs a service beside one that has work for two CPUs and asked for one. The noisy one must get a CPU of
-// its own, the other one must then have its CPU for itself, and both must have all CPUs again when they are no
-// longer beside each other.
+// its own, so that the service has the other one for itself. Once the service is gone, the noisy one must have all CPUs
+// again.
 func testNoisy(t *testing.T, rt *runtime.Runtime) {
 	s := loopSluice(t, rt, "control: {mode: on, noisy: {mode: on}}")
 	all := online(t)

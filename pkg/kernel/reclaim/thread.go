@@ -7,8 +7,8 @@ import (
 )
 
 // lowNice is a third of the usual weight. With nice 19, or SCHED_IDLE, other programs that keep the CPUs busy would
-// keep memory from being reclaimed. The kernel compares it with threads of the same cgroup alone; thread.Rest lets those
-// of others run.
+// keep memory from being reclaimed. A nice value counts among the threads of one cgroup; thread.Rest lets the threads of
+// other cgroups run.
 const lowNice = 5
 
 // GiveWay makes the thread of the calling goroutine give way to services, and keeps the goroutine on

@@ -1,4 +1,5 @@
-// Package thread runs functions on threads of their own, for what the kernel does to threads and Go can't undo.
+// Package thread runs functions on threads of their own, for what the kernel does to threads and Go can't undo. It also
+// makes long system calls in turns, between which others have the CPU.
 package thread
 
 import (

@@ -15,15 +15,15 @@ import (
 const Turn = 10 * time.Millisecond
 
 // rest is the pause between two turns: two ticks at 250 Hz, so that the kernel gives the CPU to a waiting thread even if
-// it does so at a tick only. The 99th percentile of a service that grows into memory that goes to swap was 40 to 92 ms. With
-// turns of 5 ms and pauses of 2.5 ms it was 57 to 360 ms in the same hour, and without pauses 60 to 1,080 ms (make bench-mix
-// FLAGS="-parts memory -swap zram").
+// it does so at a tick only. While batch work's memory went to swap for a service, the service's 99th percentile was 14 to
+// 243 ms. With turns of 5 ms and pauses of 2.5 ms it was 11 to 647 ms, and without pauses 59 to 1,083 ms (make bench-mix
+// FLAGS="-parts memory -swap zram", and disk).
 const rest = 8 * time.Millisecond
 
 // Rest pauses between two turns if more threads want a CPU than there are CPUs. A low priority is not enough where
-// the thread is in another cgroup than those that wait: the kernel's load balancer goes by the weights of cgroups, so
-// that even a thread of the idle class may keep a CPU for itself while others wait for the next CPU. A CPU
-// that runs out of work takes one of them, mostly at once (sched_balance_newidle in kernel/sched/fair.c).
+// the thread is in another cgroup than those that wait: even a thread of the idle class was seen to keep one CPU for itself
+// while all threads of a service waited for the other CPU. A CPU that runs out of work takes a waiting thread from
+// another one, mostly at once (sched_balance_newidle in kernel/sched/fair.c).
 func Rest() {
 	if runnable() > runtime.NumCPU() {
 		pause := unix.NsecToTimespec(int64(rest))
@@ -46,8 +46,8 @@ func runnable() int {
 	return n
 }
 
-// mostTurns is the number of turns, about a minute, after which a call is interrupted no more, in case a turn is too
-// short for it to get anything done.
+// mostTurns is the number of turns, about a minute, after which InTurns no longer interrupts a call, in case a turn is
+// too short for the kernel to get anything done.
 const mostTurns = 4000
 
 // InTurns makes a system call in which the kernel may work for long, and rests after each turn: a signal interrupts the
