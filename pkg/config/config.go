@@ -29,6 +29,8 @@ type Config struct {
 	Memory Memory `yaml:"memory"`
 	IOCost IOCost `yaml:"ioCost"`
 
+	NewidleBalance NewidleBalance `yaml:"newidleBalance"` // When a CPU that has nothing left to run looks for threads that wait on other CPUs: as the kernel chooses, or always.
+
 	CPUNormalization CPUNormalization `yaml:"cpuNormalization"`
 
 	VMRuntimes     []string      `yaml:"vmRuntimes"`     // Patterns of the runtime handlers of virtual machines, which Sluice counts but does not place.
@@ -79,6 +81,8 @@ func Default() *Config {
 		RDT:           RDT{Mode: RDTOn, Partitions: map[string]RDTShare{}, Classes: map[string]RDTClass{}},
 		Memory:        Memory{GlobalWatermark: WatermarkOff},
 		IOCost:        IOCost{Mode: IOCostOff, Disks: []IOCostDisk{}},
+
+		NewidleBalance: NewidleKernel,
 
 		CPUNormalization: CPUNormalization{Ratio: 100},
 		Control:          control.DefaultConfig(),

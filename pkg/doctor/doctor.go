@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/kernel/iocost"
 	"github.com/sluice-dev/sluice/pkg/kernel/irq"
+	"github.com/sluice-dev/sluice/pkg/kernel/newidle"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/runtime/inspect"
@@ -130,6 +131,9 @@ type Facts struct {
 	IOCost    map[string]iocost.QoS // parameters of io.cost by the disks' numbers
 	IOCostErr error                 // why the kernel has none, or why they can't be read
 
+	Newidle    newidle.Search // when a CPU that has nothing left to run looks for waiting threads
+	NewidleErr error          // why that can't be known
+
 	Egress *Egress // nil if the configuration doesn't limit what batch work sends
 	Cycles *Cycles // nil if the configuration doesn't count cycles per instruction
 }
@@ -164,6 +168,7 @@ func Examine(f *Facts) Report {
 		{"machine", (*node).cpus},
 		{"cgroups", (*node).cgroups},
 		{"cpu", (*node).cpuFeatures},
+		{"cpu", (*node).newidle},
 		{"memory", (*node).memoryFeatures},
 		{"io and network", (*node).ioFeatures},
 		{"io and network", (*node).disks},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/kernel/irq"
+	"github.com/sluice-dev/sluice/pkg/kernel/newidle"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -132,7 +133,7 @@ func baseV1(more map[knobs.Knob]string) *knobs.Features {
 }
 
 func facts(h fs.FS, f *knobs.Features) *Facts {
-	return &Facts{Host: h, Root: "/", Arch: "amd64", Version: "v0.2.0", Features: f, CoreSched: knobs.Supported, Config: config.Default()}
+	return &Facts{Host: h, Root: "/", Arch: "amd64", Version: "v0.2.0", Features: f, CoreSched: knobs.Supported, Newidle: newidle.Sometimes, Config: config.Default()}
 }
 
 // nodes returns kernels and distributions, and their problems.

@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/groups"
 	"github.com/sluice-dev/sluice/pkg/engine/latency"
 	"github.com/sluice-dev/sluice/pkg/engine/memorylimit"
+	"github.com/sluice-dev/sluice/pkg/engine/newidle"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/nodestatus"
 	"github.com/sluice-dev/sluice/pkg/engine/notices"
@@ -58,6 +59,7 @@ type Options struct {
 	Cycles     bool                // cycles and instructions can be counted by cgroup
 	NoCycles   string              // why not; shown in the status
 	Watermarks watermarks.Host     // nil where the node's watermarks can't be written
+	Newidle    newidle.Host        // nil without a kernel
 	Disks      disks.Host          // nil without io.cost
 	NoDisks    string              // why Disks is nil; shown in the status
 	Reclaimer  Reclaimer           // nil where the kernel can't reclaim on request
@@ -110,6 +112,7 @@ type Agent struct {
 	passing       *time.Ticker // triggers the periodic pass; nil with Options.Clock
 	steering      *steering.Steerer
 	watermarks    *watermarks.Keeper
+	newidle       *newidle.Keeper
 	disks         *disks.Keeper
 	decisions     *decisionlog.Log
 	groups        *groups.Joiner
@@ -168,6 +171,7 @@ func (a *Agent) Run(ctx context.Context) {
 	a.Grants.Refresh(node.GrantWaitAll)
 	a.FindMemory()
 	a.raiseWatermarks()
+	a.setNewidle()
 	a.setDisks()
 	a.groups.SetUp()
 	var pass <-chan time.Time
@@ -200,6 +204,7 @@ func (a *Agent) end() {
 	}
 	a.decisions.EndAll(a.Now())
 	a.leaveWatermarks()
+	a.leaveNewidle()
 	if a.Config.Mode == config.On {
 		a.disks.Leave(disksTimeout)
 	}

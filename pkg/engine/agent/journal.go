@@ -6,6 +6,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/disks"
 	"github.com/sluice-dev/sluice/pkg/engine/groups"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/engine/newidle"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/nodestatus"
 	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
@@ -36,6 +37,7 @@ func (a *Agent) load() {
 	}
 	a.steering = steering.New(a.options.Affinities, j, func(work, then func()) { a.Aside("steer", work, then) }, a.Log)
 	a.watermarks = watermarks.New(a.options.Watermarks, j, a.Log)
+	a.newidle = newidle.New(a.options.Newidle, j, a.Log)
 	a.disks = disks.New(a.options.Disks, a.options.NoDisks, j, func(work, then func()) { a.Aside("disks", work, then) }, a.weighDisks, a.Log)
 	a.groups = groups.New(a.Node, a.options.Cores, a.options.Priorities, a.options.RDT, a.options.NoRDT)
 	a.cpusets = cpusets.New(a.Node)

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/engine/disks"
+	"github.com/sluice-dev/sluice/pkg/engine/newidle"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/engine/watermarks"
@@ -119,6 +120,7 @@ type setup struct {
 	rdt       rdtgroup.Host
 	marks     watermarks.Host
 	disks     disks.Host
+	scheduler newidle.Host
 	stateDir  string
 	cdiDir    string
 	// claimDevices is what a device is for claims; a NUMA node if it is not set.
@@ -187,7 +189,7 @@ func (n *testNode) launch(s setup) {
 	if s.rdt != nil {
 		o.RDT = s.rdt
 	}
-	o.Watermarks, o.Disks = s.marks, s.disks
+	o.Watermarks, o.Disks, o.Newidle = s.marks, s.disks, s.scheduler
 	if s.noKernel {
 		o.Kernel = nil
 	}

@@ -95,6 +95,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	a.loop.GiveBack(cfg)
 	if wrote && !a.AuthorityBy(cfg).Writes {
 		a.leaveWatermarks()
+		a.leaveNewidle()
 		a.leaveDisks()
 		a.groups.LeavePriorities()
 		a.stopReclaiming()
@@ -129,6 +130,9 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	a.retarget()
 	if before.Memory.GlobalWatermark != cfg.Memory.GlobalWatermark || !wrote {
 		a.raiseWatermarks()
+	}
+	if before.NewidleBalance != cfg.NewidleBalance || !wrote {
+		a.setNewidle()
 	}
 	a.setDisks()
 	a.record.Reconfigure()

@@ -70,7 +70,7 @@ func TestFeaturesAndBuild(t *testing.T) {
 			t.Errorf("%s without cgroups: %+v", k, f)
 		}
 	}
-	for _, name := range []string{"memory.reclaim", "resctrl", "core scheduling", "node watermarks"} {
+	for _, name := range []string{"memory.reclaim", "resctrl", "core scheduling", "node watermarks", "newidle balance"} {
 		if states[name].State != "unsupported" {
 			t.Errorf("%s: %+v", name, states[name])
 		}

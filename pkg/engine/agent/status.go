@@ -25,6 +25,7 @@ const statusCacheTime = 100 * time.Millisecond
 func (a *Agent) sources() nodestatus.Sources {
 	o := &a.options
 	probed := nodestatus.Probed{Kernel: &o.Node.Features, Cgroups: o.Kernel != nil, RDT: o.RDT != nil, NoRDT: o.NoRDT, Cycles: o.Cycles, NoCycles: o.NoCycles, Watermarks: o.Watermarks != nil, IOCost: o.Disks != nil, NoIOCost: o.NoDisks}
+	probed.Newidle, probed.NoNewidle = a.newidle.Supported()
 	if o.Cores != nil {
 		probed.Cores = o.Cores.Supported
 	}

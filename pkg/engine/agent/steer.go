@@ -57,6 +57,25 @@ func (a *Agent) leaveWatermarks() {
 	}
 }
 
+// setNewidle lets CPUs that have nothing left to run look for waiting threads each time if the
+// configuration says so, and restores what an earlier run found otherwise.
+func (a *Agent) setNewidle() {
+	switch {
+	case !a.Authority().Writes:
+	case a.Config.NewidleBalance == config.NewidleAlways:
+		a.newidle.Always()
+	default:
+		a.leaveNewidle()
+	}
+}
+
+// leaveNewidle restores what was found, also when koordlet has started since.
+func (a *Agent) leaveNewidle() {
+	if a.Config.Mode == config.On {
+		a.newidle.Restore()
+	}
+}
+
 // setDisks lets disks divide their time by weight if the configuration enables that. Otherwise it gives back
 // what an earlier run or configuration has set. watchNeighbours repeats it for disks that have been added.
 func (a *Agent) setDisks() {

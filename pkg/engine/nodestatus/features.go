@@ -14,6 +14,8 @@ type Probed struct {
 	RDT        bool                           // resctrl is there
 	NoRDT      string                         // why it is not
 	Watermarks bool                           // the node's watermarks can be written
+	Newidle    bool                           // it can be set when CPUs look for waiting threads
+	NoNewidle  string                         // why it can't
 	Cycles     bool                           // cycles and instructions can be counted by cgroup
 	NoCycles   string                         // why they can't
 	IOCost     bool                           // disks can divide their time by weight without bfq
@@ -44,6 +46,7 @@ func (p *Probed) Features() []status.Feature {
 	extra("resctrl", "schemata", p.RDT, cmp.Or(p.NoRDT, "it was not looked for"))
 	extra("cycles per instruction", "", p.Cycles, cmp.Or(p.NoCycles, "it was not looked for"))
 	extra("node watermarks", "vm.watermark_scale_factor", p.Watermarks, "they can't be written here")
+	extra("newidle balance", "sched/features", p.Newidle, cmp.Or(p.NoNewidle, "it was not looked for"))
 	extra("io.cost", "io.cost.qos", p.IOCost, cmp.Or(p.NoIOCost, "it was not looked for"))
 	cores := status.Feature{Name: "core scheduling", State: status.FeatureUnsupported, Why: "there are no cgroups here"}
 	if p.Cores != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/egress"
 	"github.com/sluice-dev/sluice/pkg/engine/groups"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/engine/newidle"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
@@ -38,6 +39,7 @@ type Host struct {
 	Kernel     node.Kernel
 	Affinities steering.Affinities
 	Watermarks watermarks.Host
+	Newidle    newidle.Host
 	Disks      disks.Host
 	RDT        rdtgroup.Host
 	Cores      interface{ Leave(pids ...int) error }
@@ -97,6 +99,9 @@ func Run(host *Host, j *journal.Journal, dry bool) (r Result, err error) {
 	}
 	if host.Watermarks != nil {
 		errs = append(errs, watermarks.Restore(host.Watermarks, j))
+	}
+	if host.Newidle != nil {
+		errs = append(errs, newidle.Restore(host.Newidle, j))
 	}
 	switch {
 	case host.Disks != nil:

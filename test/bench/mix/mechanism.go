@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-dev/sluice/pkg/kernel/newidle"
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
@@ -23,19 +24,15 @@ func mechanisms() []mechanism {
 		{"idle-pods", func(b *bed, _ demand) (func() error, error) { return apply(b.idlePods()) }},
 		{"idle-box", func(b *bed, _ demand) (func() error, error) { return apply(b.idleBox()) }},
 		{"idle-both", func(b *bed, _ demand) (func() error, error) { return apply(append(b.idlePods(), b.idleBox()...)) }},
+		{"idle-pods+newidle-always", func(b *bed, _ demand) (func() error, error) {
+			return both(func() (func() error, error) { return apply(b.idlePods()) }, searchAlways)
+		}},
 		{"one-cpu", func(b *bed, _ demand) (func() error, error) { return apply(b.oneCPU()) }},
 		{"one-cpu+idle-box", func(b *bed, _ demand) (func() error, error) { return apply(append(b.oneCPU(), b.idleBox()...)) }},
 		{"short-slices", func(b *bed, _ demand) (func() error, error) { return b.slices(100 * time.Microsecond) }},
 		{"idle-box+short-slices", func(b *bed, _ demand) (func() error, error) {
-			idle, err := apply(b.idleBox())
-			if err != nil {
-				return nil, err
-			}
-			slices, err := b.slices(100 * time.Microsecond)
-			if err != nil {
-				return nil, errors.Join(err, idle())
-			}
-			return func() error { return errors.Join(slices(), idle()) }, nil
+			return both(func() (func() error, error) { return apply(b.idleBox()) },
+				func() (func() error, error) { return b.slices(100 * time.Microsecond) })
 		}},
 	}
 	for _, shares := range []int{16384, 262144} { // 16 times the service's, and the maximum of cgroup v1
@@ -63,6 +60,38 @@ func mechanisms() []mechanism {
 		}
 	}
 	return all
+}
+
+// both enters one setting and then another, and returns what leaves both.
+func both(first, second func() (func() error, error)) (func() error, error) {
+	leaveFirst, err := first()
+	if err != nil {
+		return nil, err
+	}
+	leaveSecond, err := second()
+	if err != nil {
+		return nil, errors.Join(err, leaveFirst())
+	}
+	return func() error { return errors.Join(leaveSecond(), leaveFirst()) }, nil
+}
+
+// searchAlways lets CPUs that have nothing left to run look for waiting threads each time.
+func searchAlways() (func() error, error) {
+	kernel, err := newidle.Open("/")
+	if err != nil {
+		return nil, err
+	}
+	found, err := kernel.Read()
+	if err == nil && (found == newidle.Always || found == newidle.Plain) {
+		err = errors.New("CPUs look for waiting threads each time already: idle-pods measures that")
+	}
+	if err == nil {
+		err = kernel.SetAlways(true)
+	}
+	if err != nil {
+		return nil, errors.Join(err, kernel.Close())
+	}
+	return func() error { return errors.Join(kernel.SetAlways(false), kernel.Close()) }, nil
 }
 
 func (b *bed) idleBox() []write { return []write{{b.batch, "cpu.idle", "1"}} }

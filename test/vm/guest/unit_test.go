@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-dev/sluice/pkg/kernel/newidle"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/test/docs/markdown"
@@ -17,13 +18,19 @@ import (
 )
 
 // TestUnit lets systemd run the service with all restrictions of the unit: it can still pin, raise
-// the node's watermarks and be woken by pressure. systemd restarts it when it is killed and when
+// the node's watermarks, change the scheduler's features and be woken by pressure. systemd restarts it when it is killed and when
 // it hangs. (Debian's kernel has no core scheduling.) The commands of docs/install.md install,
 // restart and remove it.
 func TestUnit(t *testing.T) {
 	rt := start(t, runtime.Options{Systemd: true})
 	prepareUnit(t, rt)
-	before := watermarks(t)
+	must(t, unix.Mount("debugfs", "/sys/kernel/debug", "debugfs", 0, ""))
+	t.Cleanup(func() { must(t, unix.Unmount("/sys/kernel/debug", unix.MNT_DETACH)) })
+	before, features := watermarks(t), schedulerFeatures(t)
+	always := strings.Replace(features, " NI_RANDOM ", " NO_NI_RANDOM ", 1)
+	if always == features {
+		t.Errorf("this kernel's CPUs look for waiting threads each time: %s", features)
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			_ = exec.Command("systemctl", "stop", "sluice").Run() // it may have been removed already
@@ -32,7 +39,7 @@ func TestUnit(t *testing.T) {
 	})
 	documented(t, "sluice check -f /etc/sluice/sluice.yaml --host-root /")
 	systemctl(t, "stop", "sluice") // otherwise it would use the file that is being replaced
-	must(t, os.WriteFile("/etc/sluice/sluice.yaml", []byte("control: {mode: on}\nmemory: {globalWatermark: auto}\nlog: {level: debug}\n"), 0o644))
+	must(t, os.WriteFile("/etc/sluice/sluice.yaml", []byte("control: {mode: on}\nmemory: {globalWatermark: auto}\nnewidleBalance: always\nlog: {level: debug}\n"), 0o644))
 	documented(t, "systemctl restart sluice")
 	if text := systemctl(t, "show", "--property=StatusText", "sluice"); !strings.Contains(text, "Connected to containerd") {
 		t.Errorf("once it is ready systemd says %q", text)
@@ -52,6 +59,9 @@ func TestUnit(t *testing.T) {
 	}
 	if got := watermarks(t); got == before {
 		t.Errorf("the node's watermarks are %s, as before", got)
+	}
+	if got := schedulerFeatures(t); got != always {
+		t.Errorf("the scheduler's features are %s, want %s", got, always)
 	}
 	if log := read(t, unitLog); strings.Contains(log, "Not all pressure wakes") || strings.Contains(log, "permitted") || strings.Contains(log, "denied") || strings.Contains(log, "read-only") {
 		t.Errorf("the unit forbids too much:\n%s", log)
@@ -81,6 +91,9 @@ func TestUnit(t *testing.T) {
 	}
 	if got := watermarks(t); got != before {
 		t.Errorf("after the removal the node's watermarks are %s, not %s", got, before)
+	}
+	if got := schedulerFeatures(t); got != features {
+		t.Errorf("after the removal the scheduler's features are %s, not %s", got, features)
 	}
 	must(t, pods.Remove())
 }
@@ -132,6 +145,12 @@ func prepareUnit(t *testing.T, rt *runtime.Runtime) {
 func watermarks(t *testing.T) string {
 	t.Helper()
 	return read(t, "/proc/sys/vm/min_free_kbytes") + " " + read(t, "/proc/sys/vm/watermark_scale_factor")
+}
+
+// schedulerFeatures returns the names with a space before and after each.
+func schedulerFeatures(t *testing.T) string {
+	t.Helper()
+	return " " + strings.Join(strings.Fields(read(t, "/"+newidle.File)), " ") + " "
 }
 
 func unitStatus(t *testing.T) *status.Status {

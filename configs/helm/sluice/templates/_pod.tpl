@@ -88,7 +88,7 @@ capabilities:
 # outlive the pod. The status socket, for sluice on the node itself.
 - name: run
   hostPath: {path: /run/sluice, type: DirectoryOrCreate}
-# Cgroups, the machine, workqueues; resctrl, where it is mounted.
+# Cgroups, the machine, workqueues; resctrl and debugfs, where they are mounted.
 - name: sys
   hostPath: {path: /sys, type: Directory}
 # The load; /proc/sys/vm (globalWatermark) and /proc/irq (steer) are written.

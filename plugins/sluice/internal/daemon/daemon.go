@@ -333,6 +333,10 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 	} else {
 		options.Watermarks = h.Watermarks
 	}
+	if h.NewidleErr != nil {
+		return nil, h.NewidleErr
+	}
+	options.Newidle = h.Newidle
 	if h.IOCostErr != nil {
 		options.NoDisks = h.IOCostErr.Error()
 	} else {

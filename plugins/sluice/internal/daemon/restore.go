@@ -76,10 +76,10 @@ func giveBack(ctx context.Context, at statedir.Dirs, hostRoot string, dry bool) 
 	}
 	h := host.Open(hostRoot)
 	defer h.Close() //nolint:errcheck // all writes have reached the kernel
-	if err := errors.Join(h.AffinitiesErr, h.WatermarksErr, unless(h.CgroupsErr, cgroupfs.ErrNoCgroups), unless(h.RDTErr, resctrl.ErrNone)); err != nil {
+	if err := errors.Join(h.AffinitiesErr, h.WatermarksErr, h.NewidleErr, unless(h.CgroupsErr, cgroupfs.ErrNoCgroups), unless(h.RDTErr, resctrl.ErrNone)); err != nil {
 		return r, err
 	}
-	all := restore.Host{Online: machine.Online, Cores: coresched.New(), Affinities: h.Affinities, Watermarks: h.Watermarks}
+	all := restore.Host{Online: machine.Online, Cores: coresched.New(), Affinities: h.Affinities, Watermarks: h.Watermarks, Newidle: h.Newidle}
 	if h.Cgroups != nil {
 		all.Kernel, all.Priorities = h.Cgroups, ioprio.New(h.Cgroups.AllThreads)
 	}

@@ -51,6 +51,9 @@ func Node(ctx context.Context, o Options) (*doctor.Facts, error) {
 	if f.IOCostErr = h.IOCostErr; h.IOCost != nil {
 		f.IOCost, f.IOCostErr = h.IOCost.Read()
 	}
+	if f.NewidleErr = h.NewidleErr; h.Newidle != nil {
+		f.Newidle, f.NewidleErr = h.Newidle.Read()
+	}
 	f.Disks, _ = iocost.Disks(f.Host) // doctor says nothing of disks that it can't read
 	if f.Config != nil {
 		f.Egress = limits(&f.Config.Control, h)

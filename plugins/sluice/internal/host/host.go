@@ -1,5 +1,5 @@
 // Package host opens the parts of a node's kernel that Sluice reads and writes: the cgroups and
-// their features, resctrl, the interrupt affinities, the memory watermarks and io.cost. Any part may be
+// their features, resctrl, the interrupt affinities, the memory watermarks, the scheduler's features and io.cost. Any part may be
 // missing; the caller decides what that means.
 package host
 
@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/kernel/iocost"
 	"github.com/sluice-dev/sluice/pkg/kernel/irq"
 	"github.com/sluice-dev/sluice/pkg/kernel/network"
+	"github.com/sluice-dev/sluice/pkg/kernel/newidle"
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
 	"github.com/sluice-dev/sluice/pkg/kernel/watermark"
 	"github.com/sluice-dev/sluice/topology"
@@ -33,6 +34,9 @@ type Host struct {
 	Watermarks    *watermark.Host
 	WatermarksErr error
 
+	Newidle    *newidle.Host
+	NewidleErr error
+
 	IOCost    *iocost.Host
 	IOCostErr error
 
@@ -47,6 +51,7 @@ func Open(root string) *Host {
 	h.RDT, h.RDTErr = resctrl.Open(root)
 	h.Affinities, h.AffinitiesErr = irq.Open(root)
 	h.Watermarks, h.WatermarksErr = watermark.Open(root)
+	h.Newidle, h.NewidleErr = newidle.Open(root)
 	h.Network, h.NetworkErr = network.Open(root)
 	if h.IOCostErr = h.CgroupsErr; h.Cgroups != nil {
 		h.IOCost, h.IOCostErr = iocost.Open(h.Cgroups, os.DirFS(root))
@@ -68,6 +73,9 @@ func (h *Host) Close() error {
 	}
 	if h.Watermarks != nil {
 		failed = append(failed, h.Watermarks.Close())
+	}
+	if h.Newidle != nil {
+		failed = append(failed, h.Newidle.Close())
 	}
 	return errors.Join(failed...)
 }
