@@ -266,7 +266,7 @@ func (d *decoder) container(slots int) blockContainer {
 	if d.failed {
 		return c
 	}
-	c.ID, c.Ref = string(d.text(maxText)), string(d.text(maxText))
+	c.ID, c.Ref = string(d.text(idLength)), string(d.text(maxText))
 	if c.Class.UnmarshalText(d.text(maxText)) != nil {
 		d.failed = true
 	}
