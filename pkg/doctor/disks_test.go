@@ -38,16 +38,7 @@ func TestDisks(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got := (&node{Facts: f}).disks()
-		if len(got) != 1 || got[0].Level != test.level {
-			t.Errorf("%s: %+v", name, got)
-			continue
-		}
-		for part := range strings.SplitSeq(test.want, "|") {
-			if !strings.Contains(got[0].What+got[0].Do, part) {
-				t.Errorf("%s: %+v says nothing of %q", name, got[0], part)
-			}
-		}
+		expectOne(t, name, (&node{Facts: f}).disks(), test.level, test.want)
 	}
 	f := facts(fstest.MapFS{}, has(true, map[knobs.Knob]string{knobs.Weight: "cpu.weight"}))
 	f.Disks = []iocost.Disk{nvme}

@@ -358,3 +358,18 @@ func TestVerdict(t *testing.T) {
 		}
 	}
 }
+
+// expectOne checks that a check has one finding, of that level, whose texts have each part of want
+// between bars.
+func expectOne(t *testing.T, name string, got []Finding, level Level, want string) {
+	t.Helper()
+	if len(got) != 1 || got[0].Level != level {
+		t.Errorf("%s: %+v", name, got)
+		return
+	}
+	for part := range strings.SplitSeq(want, "|") {
+		if !strings.Contains(got[0].What+got[0].Do, part) {
+			t.Errorf("%s: %+v says nothing of %q", name, got[0], part)
+		}
+	}
+}

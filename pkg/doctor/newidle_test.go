@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -41,16 +40,7 @@ func TestNewidle(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got := (&node{Facts: f}).newidle()
-		if len(got) != 1 || got[0].Level != test.level {
-			t.Errorf("%s: %+v", name, got)
-			continue
-		}
-		for part := range strings.SplitSeq(test.want, "|") {
-			if !strings.Contains(got[0].What+got[0].Do, part) {
-				t.Errorf("%s: %+v says nothing of %q", name, got[0], part)
-			}
-		}
+		expectOne(t, name, (&node{Facts: f}).newidle(), test.level, test.want)
 	}
 	f := facts(fstest.MapFS{}, has(true, map[knobs.Knob]string{knobs.Weight: "cpu.weight"}))
 	f.Newidle = newidle.Sometimes

@@ -387,3 +387,16 @@ func (b *Journal) State(name string, into any) (ok bool, err error) {
 	}
 	return true, json.Unmarshal(raw, into)
 }
+
+// RestoreState restores the state that a journal keeps under a name, if any, and then removes it from the
+// journal. If restore fails, the state stays for the next attempt.
+func RestoreState[T any](j *Journal, name string, restore func(T) error) error {
+	var state T
+	if has, err := j.State(name, &state); err != nil || !has {
+		return err
+	}
+	if err := restore(state); err != nil {
+		return err
+	}
+	return j.SaveState(name, nil)
+}

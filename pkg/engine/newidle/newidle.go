@@ -85,16 +85,11 @@ func (k *Keeper) Restore() {
 // Restore restores what a journal says was found, and removes it from the journal. If another program
 // has undone the change, it writes nothing.
 func Restore(host Host, j *journal.Journal) error {
-	var found newidle.Search
-	if has, err := j.State(state, &found); err != nil || !has {
+	return journal.RestoreState(j, state, func(newidle.Search) error {
+		now, err := host.Read()
+		if err == nil && now == newidle.Always {
+			err = host.SetAlways(false)
+		}
 		return err
-	}
-	now, err := host.Read()
-	if err == nil && now == newidle.Always {
-		err = host.SetAlways(false)
-	}
-	if err != nil {
-		return err
-	}
-	return j.SaveState(state, nil)
+	})
 }

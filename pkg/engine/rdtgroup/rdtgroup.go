@@ -220,12 +220,5 @@ func (g *Groups) LeavePod(uid string) {
 
 // Restore restores resctrl's original state from a journal, and removes it from the journal.
 func Restore(host Host, j *journal.Journal) error {
-	var o resctrl.Originals
-	if has, err := j.State(state, &o); err != nil || !has {
-		return err
-	}
-	if err := host.Restore(o); err != nil {
-		return err
-	}
-	return j.SaveState(state, nil)
+	return journal.RestoreState(j, state, host.Restore)
 }

@@ -75,16 +75,11 @@ func (k *Keeper) Restore() {
 
 // Restore restores the originals that a journal has, and removes them from it.
 func Restore(host Host, j *journal.Journal) error {
-	var originals watermark.Originals
-	if has, err := j.State(state, &originals); err != nil || !has {
+	return journal.RestoreState(j, state, func(originals watermark.Originals) error {
+		found, err := host.Read()
+		if err == nil {
+			_, err = host.Write(watermark.Restore(found, originals))
+		}
 		return err
-	}
-	found, err := host.Read()
-	if err == nil {
-		_, err = host.Write(watermark.Restore(found, originals))
-	}
-	if err != nil {
-		return err
-	}
-	return j.SaveState(state, nil)
+	})
 }
