@@ -158,7 +158,10 @@ bench-mix: build tools $(if $(findstring -service,$(FLAGS)),$(TOOLS)/servers) ##
 
 # A set operation whose result is thrown away does nothing: cpuset's algebra is
 # functions so that vet can tell.
-lint: $(TOOLS)/golangci-lint ## golangci-lint and vet
+# It collects garbage more seldom than Go's default, which takes a quarter of the time.
+lint: export GOGC := 400
+lint: export GOMEMLIMIT := 6GiB
+lint: $(TOOLS)/golangci-lint ## golangci-lint, with vet
 	$(TOOLS)/golangci-lint run
 	for module in configs/package test/external test/helm test/kube; do (cd $$module && ../../$(TOOLS)/golangci-lint run --config ../../.golangci.yml); done
 
