@@ -186,10 +186,7 @@ func (n *testNode) launch(s setup) {
 	log := logrus.New()
 	log.SetOutput(&n.log)
 	o := Options{Config: c, Machine: n.machine, Host: s.host, Kernel: n.kernel, Originals: s.originals, StateDir: s.stateDir, CDIDir: s.cdiDir, ClaimDevices: max(claim.NUMA, s.claimDevices), Log: log}
-	if s.rdt != nil {
-		o.RDT = s.rdt
-	}
-	o.Watermarks, o.Disks, o.Newidle = s.marks, s.disks, s.scheduler
+	o.Watermarks, o.Disks, o.Newidle, o.RDT = s.marks, s.disks, s.scheduler, s.rdt
 	if s.noKernel {
 		o.Kernel = nil
 	}
