@@ -18,9 +18,9 @@ import (
 )
 
 // TestUnit lets systemd run the service with all restrictions of the unit: it can still pin, raise
-// the node's watermarks, change the scheduler's features and be woken by pressure. systemd restarts it when it is killed and when
-// it hangs. (Debian's kernel has no core scheduling.) The commands of docs/install.md install,
-// restart and remove it.
+// the node's watermarks, change the scheduler's features and be woken by pressure. systemd restarts
+// it when it is killed and when it hangs. (Debian's kernel has no core scheduling.) The commands of
+// docs/install.md install, restart and remove it.
 func TestUnit(t *testing.T) {
 	rt := start(t, runtime.Options{Systemd: true})
 	prepareUnit(t, rt)

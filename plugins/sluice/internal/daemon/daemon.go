@@ -333,10 +333,9 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 	} else {
 		options.Watermarks = h.Watermarks
 	}
-	if h.NewidleErr != nil {
-		return nil, h.NewidleErr
+	if h.NewidleErr == nil { // a nil *newidle.Host would be a host
+		options.Newidle = h.Newidle
 	}
-	options.Newidle = h.Newidle
 	if h.IOCostErr != nil {
 		options.NoDisks = h.IOCostErr.Error()
 	} else {

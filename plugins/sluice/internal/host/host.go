@@ -1,6 +1,6 @@
 // Package host opens the parts of a node's kernel that Sluice reads and writes: the cgroups and
-// their features, resctrl, the interrupt affinities, the memory watermarks, the scheduler's features and io.cost. Any part may be
-// missing; the caller decides what that means.
+// their features, resctrl, the interrupt affinities, the memory watermarks, the scheduler's features and
+// io.cost. Any part may be missing; the caller decides what that means.
 package host
 
 import (
