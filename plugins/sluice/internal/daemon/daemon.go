@@ -183,6 +183,7 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 	from.Parts = s.reload.fleet.Results
 	fits(cfg, machine, log)
 	protect(log)
+	wakeSeldom(log)
 	loop, writing := s.acting.begin(), s.writing.begin()
 	s.writing.running.Go(func() { s.own.run(writing, log) })
 	a, err := s.newAgent(loop, writing, cfg, from, machine, at, log)
