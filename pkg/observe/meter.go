@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -32,9 +33,13 @@ type Meter struct {
 	memory   MemoryCounters
 	known    Snapshot // the node's parts of the last snapshot
 
+	snapshots  uint64 // number of snapshots so far
+	missed     bool   // the last reading changed nothing
 	sequence   uint64
 	byID       map[string]*container
 	containers []*container // in the order of the last reading
+	list       []Container  // what is known of them, in the same order
+	spare      []Container  // memory for the next list
 }
 
 // container is what the meter knows of one container.
@@ -42,27 +47,34 @@ type container struct {
 	sequence uint64 // number of the last measurement that included the container
 	place    uint64 // number of the last measurement in which its place has been assigned
 	last     ContainerReading
-	known    Container
+	known    *Container // in the meter's list
 }
 
-// Observe processes a reading and fills a snapshot, whose memory it reuses. A reading that is
-// older than the last changes nothing. Times in a snapshot are wall clock times (without Go's
-// monotonic part), so that all can be compared.
+// Observe processes a reading and fills a snapshot, whose memory it reuses. The snapshot's containers are the meter's
+// own, which the next Observe changes. A reading that is older than the last changes nothing. Times in a snapshot are
+// wall clock times (without Go's monotonic part), so that all can be compared.
 func (m *Meter) Observe(r *Reading, into *Snapshot) {
 	if m.byID == nil {
 		m.byID = map[string]*container{}
 	}
-	if r.Mono >= m.mono {
-		m.follow(r)
+	c := &into.Changes
+	m.snapshots++
+	c.Number, c.Some, c.Containers = m.snapshots, false, c.Containers[:0]
+	missed := m.missed
+	m.missed = r.Mono < m.mono
+	if !m.missed {
+		set := m.follow(r)
 		m.node(r)
-		m.each(r)
+		if r.Same && !missed {
+			m.some(r)
+			c.Some, c.Containers = !set, append(c.Containers, r.Read...)
+		} else {
+			m.each(r)
+		}
 	}
 	into.Now, into.Node = r.Wall.Round(0), fill(into.Node, &m.known.Node)
 	into.CPUs = append(into.CPUs[:0], m.known.CPUs...)
-	into.Containers = into.Containers[:0]
-	for _, c := range m.containers {
-		into.Containers = append(into.Containers, c.known)
-	}
+	into.Containers = m.list
 }
 
 // fill copies a node into the memory of another.
@@ -74,18 +86,20 @@ func fill(memory Node, from *Node) Node {
 }
 
 // follow shifts all known times when the wall clock has been set, so that no measurement looks
-// older or newer than it is.
-func (m *Meter) follow(r *Reading) {
+// older or newer than it is. It reports whether it has.
+func (m *Meter) follow(r *Reading) (set bool) {
 	moved := r.Wall.Round(0).Sub(m.wall) - (r.Mono - m.mono)
-	if !m.wall.IsZero() && moved.Abs() >= jump {
+	set = !m.wall.IsZero() && moved.Abs() >= jump
+	if set {
 		n := &m.known.Node
 		shift(moved, &n.CPU.At, &n.Pressure.At, &n.Memory.At, &n.Load.At, &n.Disk.At)
 		for _, c := range m.containers {
-			k := &c.known
+			k := c.known
 			shift(moved, &k.CPU.At, &k.CPU.StatAt, &k.Pressure.At, &k.RunDelay.At, &k.Memory.At, &k.Swap.At, &k.IO.At, &k.Cache.At, &k.CPI.At)
 		}
 	}
 	m.mono, m.wall = r.Mono, r.Wall.Round(0)
+	return set
 }
 
 func shift(by time.Duration, at ...*time.Time) {
@@ -93,6 +107,13 @@ func shift(by time.Duration, at ...*time.Time) {
 		if !t.IsZero() {
 			*t = t.Add(by)
 		}
+	}
+}
+
+// some measures the containers of which something was read, if none has come or gone.
+func (m *Meter) some(r *Reading) {
+	for _, i := range r.Read {
+		m.measure(m.containers[i], &r.Containers[i])
 	}
 }
 
@@ -111,7 +132,7 @@ func (m *Meter) each(r *Reading) {
 		}
 		switch {
 		case c == nil:
-			c = &container{last: ContainerReading{ID: now.ID}, known: Container{ID: now.ID}}
+			c = &container{last: ContainerReading{ID: now.ID}, known: &Container{ID: now.ID}}
 			m.byID[now.ID] = c
 		case c.sequence == m.sequence:
 			continue // the container is twice in the reading
@@ -136,14 +157,15 @@ func (m *Meter) each(r *Reading) {
 // order lists the containers in the order of the reading.
 func (m *Meter) order(r *Reading) {
 	clear(m.containers)
-	list := m.containers[:0]
+	m.containers = m.containers[:0]
+	m.list, m.spare = slices.Grow(m.spare[:0], len(r.Containers)), m.list
 	for i := range r.Containers {
 		if c := m.byID[r.Containers[i].ID]; c.place != m.sequence {
 			c.place = m.sequence
-			list = append(list, c)
+			m.containers, m.list = append(m.containers, c), append(m.list, *c.known)
+			c.known = &m.list[len(m.list)-1] // which has room for all
 		}
 	}
-	m.containers = list
 }
 
 // rate describes how a counter changed.

@@ -21,6 +21,15 @@ type Snapshot struct {
 	Node       Node        `json:"node,omitzero"`
 	CPUs       []CPU       `json:"cpus,omitempty"` // by CPU number
 	Containers []Container `json:"containers,omitempty"`
+	Changes    Changes     `json:"-"`
+}
+
+// Changes tells how the containers of a snapshot differ from those of the one before. The zero value tells nothing:
+// all may differ.
+type Changes struct {
+	Number     uint64 // of the snapshot among those of its meter, from 1; 0 if a meter did not make it
+	Some       bool   // no container has come or gone since the snapshot before, and only the listed ones may have changed
+	Containers []int  // indexes in Snapshot.Containers; one may be listed twice
 }
 
 // CPU is the usage of one CPU.

@@ -47,6 +47,21 @@ func randomReading(t *rapid.T, mono time.Duration) Reading {
 	return r
 }
 
+// readAgain draws a reading of the containers of a snapshot, some of which were read.
+func readAgain(t *rapid.T, s *Snapshot, mono time.Duration) Reading {
+	r := randomReading(t, mono+1)
+	drawn := r.Containers
+	r.Same, r.Containers = true, nil
+	for i, c := range s.Containers {
+		r.Containers = append(r.Containers, ContainerReading{ID: c.ID})
+		if i < len(drawn) {
+			r.Containers[i], r.Read = drawn[i], append(r.Read, i)
+			r.Containers[i].ID = c.ID
+		}
+	}
+	return r
+}
+
 // nonNegative returns an error if a snapshot has a number that is negative or NaN.
 func nonNegative(v reflect.Value) error {
 	switch v.Kind() {
@@ -87,7 +102,12 @@ func TestNoReadingGivesAbsurdRates(t *testing.T) {
 			mono += durations(100*time.Second).Draw(t, "step") - time.Millisecond
 			r := randomReading(t, mono)
 			older := mono < m.mono
+			again := !older && rapid.Bool().Draw(t, "again")
 			m.Observe(&r, &s)
+			if again {
+				r = readAgain(t, &s, mono)
+				m.Observe(&r, &s)
+			}
 			if err := nonNegative(reflect.ValueOf(s)); err != nil {
 				t.Fatal(err)
 			}
@@ -144,4 +164,45 @@ func recorded(t *rapid.T, s Snapshot) {
 			t.Fatalf("got %+v, want %+v", back.Containers[i], s.Containers[i])
 		}
 	}
+}
+
+// TestSomeReadings lets a meter observe readings of which it knows what was read, and another one the same readings
+// without knowing.
+func TestSomeReadings(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var some, whole Meter
+		var got, want, before Snapshot
+		mono := time.Second
+		r := randomReading(t, mono)
+		for range rapid.IntRange(1, 8).Draw(t, "looks") {
+			some.Observe(&r, &got)
+			r.Same = false
+			whole.Observe(&r, &want)
+			if got.Changes.Number != before.Changes.Number+1 {
+				t.Fatalf("snapshot %d follows %d", got.Changes.Number, before.Changes.Number)
+			}
+			for i, c := range before.Containers {
+				if got.Changes.Some && !slices.Contains(got.Changes.Containers, i) && !reflect.DeepEqual(got.Containers[i], c) {
+					t.Fatalf("container %d has changed", i)
+				}
+			}
+			before = got
+			before.Containers = slices.Clone(got.Containers)
+			got.Changes, want.Changes = Changes{}, Changes{}
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("%+v\nwant %+v", got, want)
+			}
+			mono += durations(20*time.Second).Draw(t, "step") - time.Millisecond
+			wall := r.Wall
+			if rapid.Bool().Draw(t, "again") {
+				r = readAgain(t, &got, mono)
+			} else {
+				r = randomReading(t, mono)
+			}
+			if rapid.Bool().Draw(t, "clock") {
+				r.Wall = wall.Add(time.Second)
+			}
+		}
+	})
 }

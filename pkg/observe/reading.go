@@ -18,6 +18,10 @@ type Reading struct {
 	// Containers holds all containers that exist, including those of which nothing was read. A
 	// container that is missing has ended.
 	Containers []ContainerReading
+	// Same is set if Containers lists the containers of the reading before in the same order, each once, and something
+	// was read of none but those whose indexes are in Read. One may be in Read twice.
+	Same bool
+	Read []int
 }
 
 // Gauge is a value that does not come from a counter.

@@ -1,6 +1,7 @@
 package colocation
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -33,13 +34,10 @@ func (v *NodeView) Observe(s *observe.Snapshot, allPodsLimit knobs.Bytes) {
 		v.HostApplications[i].CPU = control.Use{}
 	}
 	var pods *observe.ContainerMemory
-	next := 0 // the container after the last one: most samples come in the containers' order
-	for i := range s.Containers {
+	v.observeContainers(s)
+	for _, i := range v.others {
 		c := &s.Containers[i]
-		if at, ok := v.find(c.ID, next); ok {
-			v.Containers[at].Container = *c
-			next = at + 1
-		} else if uid, ok := strings.CutPrefix(c.ID, PodTarget); ok {
+		if uid, ok := strings.CutPrefix(c.ID, PodTarget); ok {
 			v.observePod(uid, c)
 		} else if dir, ok := strings.CutPrefix(c.ID, BatchCgroupTarget); ok {
 			v.hold(dir, c)
@@ -57,6 +55,67 @@ func (v *NodeView) Observe(s *observe.Snapshot, allPodsLimit knobs.Bytes) {
 	v.holdHosts()
 	v.sumBatch(sample)
 	v.observePools()
+}
+
+// observeContainers enters what the containers use: of those that have changed if this is known, else of all.
+func (v *NodeView) observeContainers(s *observe.Snapshot) {
+	last := v.number
+	v.number = s.Changes.Number
+	if !s.Changes.Some || v.number != last+1 {
+		v.findContainers(s)
+		for i := range s.Containers {
+			v.observeContainer(s, i)
+		}
+		return
+	}
+	for _, i := range s.Changes.Containers {
+		v.observeContainer(s, i)
+		if uid, ok := strings.CutPrefix(s.Containers[i].ID, PodTarget); ok {
+			v.observeContainersOf(uid, s)
+		}
+	}
+}
+
+// findContainers finds out which container each part of a sample describes.
+func (v *NodeView) findContainers(s *observe.Snapshot) {
+	v.inView, v.others = v.inView[:0], v.others[:0]
+	v.inSample = slices.Grow(v.inSample[:0], len(v.Containers))[:len(v.Containers)]
+	for at := range v.inSample {
+		v.inSample[at] = -1
+	}
+	next := 0 // the container after the last one: most samples come in the containers' order
+	for i := range s.Containers {
+		at, ok := v.find(s.Containers[i].ID, next)
+		if ok {
+			v.inSample[at] = i
+			next = at + 1
+		} else {
+			at = -1
+			v.others = append(v.others, i)
+		}
+		v.inView = append(v.inView, at)
+	}
+}
+
+// observeContainer enters part i of a sample, if it describes a container.
+func (v *NodeView) observeContainer(s *observe.Snapshot, i int) {
+	if at := v.inView[i]; at >= 0 {
+		v.Containers[at].Container = s.Containers[i]
+	}
+}
+
+// observeContainersOf enters a pod's containers again, without what observePod had applied to them.
+func (v *NodeView) observeContainersOf(uid string, s *observe.Snapshot) {
+	at, ok := v.pods[uid]
+	if !ok {
+		return
+	}
+	p := &v.Pods[at]
+	for _, i := range v.inSample[p.First : p.First+p.Count] {
+		if i >= 0 {
+			v.observeContainer(s, i)
+		}
+	}
 }
 
 // find returns the index of a container, which a right guess finds without hashing the ID.
@@ -142,11 +201,8 @@ func (v *NodeView) sumBatch(sample int) {
 		}
 	}
 	pod := -1
-	for i := range v.Containers {
+	for _, i := range v.loose {
 		c := &v.Containers[i]
-		if c.Class != workload.BE || c.Unseen || b.Holds(v.Members[i].Above) {
-			continue
-		}
 		v.BatchUse.Add(&c.CPU)
 		held, whole := v.Held[v.Members[i].PodPath]
 		switch {

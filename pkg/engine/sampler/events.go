@@ -46,7 +46,7 @@ func (s *Sampler) countEvents() {
 	for i, t := range s.targets {
 		switch {
 		case t.count.on:
-			s.readCount(t, &s.reading.Containers[i])
+			s.readCount(t, s.readingOf(i))
 		case !t.CPI || s.reading.Mono < t.count.off || s.reading.Mono < t.count.next && !t.CPIAlways:
 		case due == nil || t.CPIAlways && !due.CPIAlways || t.CPIAlways == due.CPIAlways && t.count.next < due.count.next:
 			due = t

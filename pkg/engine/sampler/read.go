@@ -127,7 +127,7 @@ func (s *Sampler) readRest(all bool) {
 			}
 			*left--
 			t.slowAt = now
-			s.container(t, &s.reading.Containers[s.nextTarget])
+			s.container(t, s.readingOf(s.nextTarget))
 		}
 		s.nextTarget++
 	}

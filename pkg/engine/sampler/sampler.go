@@ -187,16 +187,19 @@ func (s *Sampler) Sample(now time.Time, targets []observe.Target, into *observe.
 	s.node(all)
 	for i, t := range s.targets {
 		if all && (refresh || t.isDue(r.Mono, s.every.Fast)) || t.Fast || t.cpuAt == 0 {
-			s.containerCPU(t, &r.Containers[i], all || t.allAt == 0)
+			s.containerCPU(t, s.readingOf(i), all || t.allAt == 0)
 		}
-		if all && t.Memory && s.cgroups != nil {
-			s.part(t, &r.Containers[i], containerMemory)
-			s.part(t, &r.Containers[i], containerSwap)
+		if !all || s.cgroups == nil {
+			continue
 		}
-		if all && t.Waiting && s.cgroups != nil {
-			s.part(t, &r.Containers[i], containerPressure)
-			s.part(t, &r.Containers[i], containerThreads)
-			s.part(t, &r.Containers[i], containerCache)
+		if t.Memory {
+			s.part(t, s.readingOf(i), containerMemory)
+			s.part(t, s.readingOf(i), containerSwap)
+		}
+		if t.Waiting {
+			s.part(t, s.readingOf(i), containerPressure)
+			s.part(t, s.readingOf(i), containerThreads)
+			s.part(t, s.readingOf(i), containerCache)
 		}
 	}
 	if s.counting {
@@ -224,13 +227,24 @@ func (t *target) noteUse(now, used, all time.Duration) {
 	t.used, t.allAt = used, now
 }
 
-// follow replaces the list of targets, unless it is that of the last sample.
+// readingOf returns the reading of a target, by its index, to be filled.
+func (s *Sampler) readingOf(i int) *observe.ContainerReading {
+	r := &s.reading
+	if n := len(r.Read); n == 0 || r.Read[n-1] != i {
+		r.Read = append(r.Read, i)
+	}
+	return &r.Containers[i]
+}
+
+// follow replaces the list of targets, unless it is that of the last sample. It empties the reading.
 func (s *Sampler) follow(targets []observe.Target) {
 	r := &s.reading
-	if len(targets) > 0 && len(targets) == len(s.followed) && &targets[0] == &s.followed[0] {
-		for i, t := range s.targets {
-			r.Containers[i] = observe.ContainerReading{ID: t.ID}
-		}
+	for _, i := range r.Read {
+		r.Containers[i] = observe.ContainerReading{ID: r.Containers[i].ID}
+	}
+	r.Read = r.Read[:0]
+	r.Same = len(targets) > 0 && len(targets) == len(s.followed) && &targets[0] == &s.followed[0]
+	if r.Same {
 		return
 	}
 	s.followed, s.fast, s.counting = targets, false, false
