@@ -6,9 +6,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
-# What is built with the same flags is compiled once for programs, tests and lint.
+# What is built with the same flags is compiled once for programs, tests and lint. Lint vets it.
 export CGO_ENABLED := 0
-export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath -vet=off)
 
 TOOLS := bin/tools
 FUZZTIME := 10000x
@@ -36,8 +36,7 @@ UNIT = $$(go list ./... | grep -vE '/test/(e2e|vm|bench/mix|docs/node)$$')
 UNIT_TIMEOUT := 40m
 
 # What has goroutines. With the race detector, long random histories take fifteen times as
-# long, so they are shorter there (-short), and run at their full length without it. Without the
-# detector they have been vetted, too.
+# long, so they are shorter there (-short), and run at their full length without it.
 CONCURRENT := ./pkg/engine/... ./pkg/runtime/... ./pkg/kernel/... ./pkg/cluster/... ./pkg/kube/... ./pkg/view/... \
 	./pkg/observe/... ./pkg/peers/... ./pkg/config/... ./plugins/...
 
@@ -54,7 +53,7 @@ EXTERNAL = -count=1 $$(go list ./... | grep -v '/web$$')
 RERUN = --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report
 flaky = { grep -hs . $(1) || true; } | sed 's/^/FLAKY: failed first, passed when run again: /'
 
-.PHONY: help build man deb image release release-check check unit fuzz web-test web-screenshots e2e kube-test vm-test bench bench-mix lint vuln sbom manifests demo demo-placement test packages tools kube-tools runtime probe clean
+.PHONY: help build downloads man deb image release release-check check unit fuzz web-test web-screenshots e2e kube-test vm-test bench bench-mix lint vuln sbom manifests demo demo-placement test packages tools kube-tools runtime probe clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,12 +87,12 @@ check: lint $(TOOLS)/gotestsum ## for daily work, some minutes: lint, and the un
 	$(GOTESTSUM) --format standard-quiet -- -short -timeout $(UNIT_TIMEOUT) $(UNIT)
 	cd test/external && ../../$(GOTESTSUM) --format standard-quiet -- -short -timeout $(UNIT_TIMEOUT) $(EXTERNAL)
 
-test: packages lint sbom unit fuzz web-test e2e kube-test vm-test ## everything, on a fresh machine
+test: downloads lint sbom unit fuzz web-test e2e kube-test vm-test ## everything, on a fresh machine
 	@$(call flaky,bin/flaky-e2e.txt bin/flaky-docs.txt bin/flaky-kube.txt bin/flaky-vm.txt)
 
 unit: $(TOOLS)/gotestsum $(TOOLS)/helm ## what needs no root and no runtime, and what is concurrent with the race detector too
 	$(GOTESTSUM) --format standard-quiet -- -timeout $(UNIT_TIMEOUT) $(UNIT)
-	CGO_ENABLED=1 $(GOTESTSUM) --format standard-quiet -- -race -short -vet=off -timeout $(UNIT_TIMEOUT) $(CONCURRENT)
+	CGO_ENABLED=1 $(GOTESTSUM) --format standard-quiet -- -race -short -timeout $(UNIT_TIMEOUT) $(CONCURRENT)
 	cd test/external && ../../$(GOTESTSUM) --format standard-quiet -- -timeout $(UNIT_TIMEOUT) $(EXTERNAL)
 	go test -run '^$$' -bench . -skip Loop -benchtime 1x -timeout $(UNIT_TIMEOUT) ./test/bench >/dev/null # each short benchmark still works
 	cd test/promql && go test -count=1 ./... # a module of its own; what it reads is outside, where go has no eye on it
@@ -135,7 +134,7 @@ e2e: build tools deb image $(TOOLS)/servers ## real containerd, real containers,
 kube-test: runtime kube-tools image $(TOOLS)/helm $(GOTESTSUM) ## a real Kubernetes with two nodes (root; KUBERNETES=1.34, 1.36 or 1.37)
 	@rm -f bin/flaky-kube.txt
 	cd test/kube && ../../$(GOTESTSUM) --hide-summary output --format standard-verbose $(RERUN)=../../bin/flaky-kube.txt --rerun-fails-run-root-test \
-		--packages '$(KUBE_LONGEST) ./...' -- -p 2 -count=1 -timeout 30m
+		--packages '$(KUBE_LONGEST) ./...' -- -p 3 -count=1 -timeout 30m
 	@$(call flaky,bin/flaky-kube.txt)
 
 vm-test: build tools ## real kernel with cgroup v2 and NUMA: QEMU guests, as many at once as CPUs, some of systemd
@@ -192,6 +191,14 @@ demo-placement: ## where some pods run without and with Sluice: on a private con
 
 packages: ## install the Debian packages that are missing
 	@{ dpkg -s $(PACKAGES) && apt-cache show linux-image-cloud-amd64; } >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq --no-install-recommends $(PACKAGES); }
+
+# What `make test` builds, besides vulnerability checks.
+MODULES := . configs/package test/external test/helm test/kube test/kube/programs/$(KUBERNETES) test/kube/programs/cni \
+	test/lint test/promql test/sbom test/tools test/tools17
+
+# Modules come from another server than packages, and a first run waits long for both.
+downloads: ## install the Debian packages that are missing, and meanwhile download all Go modules
+	@$(MAKE) --no-print-directory packages & for module in $(MODULES); do (cd $$module && go mod download); done; wait $$!
 
 tools: runtime $(TOOLS)/1.7/containerd $(TOOLS)/cni/bridge $(TOOLS)/gotestsum ## containerd, runc, CNI's plugins and the probe, cached in bin/tools
 
