@@ -61,7 +61,7 @@ func (v *NodeView) Observe(s *observe.Snapshot, allPodsLimit knobs.Bytes) {
 func (v *NodeView) observeContainers(s *observe.Snapshot) {
 	last := v.number
 	v.number = s.Changes.Number
-	if !s.Changes.Some || v.number != last+1 {
+	if !s.Changes.Some || last == 0 || v.number != last+1 {
 		v.findContainers(s)
 		for i := range s.Containers {
 			v.observeContainer(s, i)

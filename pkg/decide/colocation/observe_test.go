@@ -26,6 +26,12 @@ func TestObserveChanges(t *testing.T) {
 		BatchCgroupTarget + "/kubepods/besteffort", AllPodsTarget, PodTarget + "web", PodTarget + "low", PodTarget + "gone",
 	}
 	s := observe.Snapshot{Now: start}
+	for _, id := range ids {
+		s.Containers = append(s.Containers, observe.Container{ID: id})
+	}
+	s.Changes = observe.Changes{Number: 1, Some: true, Containers: []int{0}} // since a sample that no view got
+	changes.Observe(&s, 0)
+	whole.Observe(&s, 0)
 	some := 0 // samples of which the view took only what has changed
 	for range 5000 {
 		s.Changes.Number++

@@ -31,16 +31,24 @@ func BenchmarkTick(b *testing.B) {
 				b.Fatal(err)
 			}
 			now := time.Now()
-			s := observe.Snapshot{CPUs: make([]observe.CPU, 2)}
-			for _, target := range h.Targets() {
-				s.Containers = append(s.Containers, observe.Container{ID: target.ID})
+			s := observe.Snapshot{CPUs: make([]observe.CPU, 2), Changes: observe.Changes{Some: true}}
+			var all, fast []int // indexes of all targets, and of those that are read at each tick
+			for i, target := range h.Targets() {
+				s.Containers, all = append(s.Containers, observe.Container{ID: target.ID}), append(all, i)
+				if target.Fast {
+					fast = append(fast, i)
+				}
 			}
 			tick := func(by time.Duration) {
 				now = now.Add(by)
 				s.Now = now
 				s.Node.CPU = observe.NodeCPU{At: now, Interval: by, Usage: 600}
 				s.Node.Memory = observe.NodeMemory{At: now, Total: 8 << 30, Available: 4 << 30, Free: 2 << 30}
-				for i := range s.Containers {
+				s.Changes.Number++
+				if s.Changes.Containers = all; by == 0 {
+					s.Changes.Containers = fast
+				}
+				for _, i := range s.Changes.Containers {
 					c := &s.Containers[i]
 					c.CPU = observe.ContainerCPU{At: now, Interval: by, Usage: 1, StatAt: now}
 					c.Memory = observe.ContainerMemory{At: now, Current: 1 << 20}
