@@ -18,7 +18,7 @@ func TestSetTimerSlack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer SetTimerSlack(usual)
-	Run(func() {               // on a thread that is likely new
+	Run(func() { // on a thread that is likely new
 		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil || len(threads) < 3 {
 			t.Errorf("threads %v, %v", threads, err)
