@@ -11,7 +11,7 @@ export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath -vet=off)
 
 TOOLS := bin/tools
-FUZZTIME := 10000x
+FUZZTIME := 3000x
 IMAGE := localhost/sluice/sluice:latest
 
 # The minor version of Kubernetes that kube-test runs: test/kube/programs has a module for each.

@@ -29,7 +29,7 @@ func TestGuest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	churn, err := strconv.Atoi(cmp.Or(os.Getenv("CHURN"), "40"))
+	churn, err := strconv.Atoi(cmp.Or(os.Getenv("CHURN"), "24"))
 	if err != nil {
 		t.Fatalf("CHURN: %v", err)
 	}
