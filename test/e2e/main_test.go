@@ -147,7 +147,13 @@ func must(t *testing.T, err error) {
 // await waits for a condition.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience()); !holds(); time.Sleep(20 * time.Millisecond) {
+	awaitFor(t, patience(), what, holds)
+}
+
+// awaitFor waits for a condition, at most for that long.
+func awaitFor(t *testing.T, most time.Duration, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(most); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never came true: %s", what)
 		}
