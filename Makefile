@@ -6,7 +6,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
-# What is built with the same flags is compiled once for programs, tests and lint. Lint vets it.
+# What is built with the same flags is compiled once for programs, tests and lint. Go's tests don't vet again what
+# lint has vetted.
 export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath -vet=off)
 
@@ -192,11 +193,11 @@ demo-placement: ## where some pods run without and with Sluice: on a private con
 packages: ## install the Debian packages that are missing
 	@{ dpkg -s $(PACKAGES) && apt-cache show linux-image-cloud-amd64; } >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq --no-install-recommends $(PACKAGES); }
 
-# What `make test` builds, besides vulnerability checks.
+# The modules that `make test` builds.
 MODULES := . configs/package test/external test/helm test/kube test/kube/programs/$(KUBERNETES) test/kube/programs/cni \
 	test/lint test/promql test/sbom test/tools test/tools17
 
-# Modules come from another server than packages, and a first run waits long for both.
+# A first run waits for two servers, that of the modules and that of the packages: at the same time.
 downloads: ## install the Debian packages that are missing, and meanwhile download all Go modules
 	@$(MAKE) --no-print-directory packages & for module in $(MODULES); do (cd $$module && go mod download); done; wait $$!
 

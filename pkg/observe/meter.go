@@ -34,7 +34,7 @@ type Meter struct {
 	known    Snapshot // the node's parts of the last snapshot
 
 	snapshots  uint64 // number of snapshots so far
-	missed     bool   // the last reading changed nothing
+	missed     bool   // the last reading was older than the one before, and changed nothing
 	sequence   uint64
 	byID       map[string]*container
 	containers []*container // in the order of the last reading
@@ -59,15 +59,15 @@ func (m *Meter) Observe(r *Reading, into *Snapshot) {
 	}
 	c := &into.Changes
 	m.snapshots++
-	c.Number, c.Some, c.Containers = m.snapshots, false, c.Containers[:0]
+	c.Number, c.Partial, c.Containers = m.snapshots, false, c.Containers[:0]
 	missed := m.missed
 	m.missed = r.Mono < m.mono
 	if !m.missed {
 		set := m.follow(r)
 		m.node(r)
 		if r.Same && !missed {
-			m.some(r)
-			c.Some, c.Containers = !set, append(c.Containers, r.Read...)
+			m.measureRead(r)
+			c.Partial, c.Containers = !set, append(c.Containers, r.Read...)
 		} else {
 			m.each(r)
 		}
@@ -110,8 +110,8 @@ func shift(by time.Duration, at ...*time.Time) {
 	}
 }
 
-// some measures the containers of which something was read, if none has come or gone.
-func (m *Meter) some(r *Reading) {
+// measureRead measures the containers of which something was read, if none has come or gone.
+func (m *Meter) measureRead(r *Reading) {
 	for _, i := range r.Read {
 		m.measure(m.containers[i], &r.Containers[i])
 	}

@@ -24,11 +24,11 @@ type Snapshot struct {
 	Changes    Changes     `json:"-"`
 }
 
-// Changes tells how the containers of a snapshot differ from those of the one before. The zero value tells nothing:
-// all may differ.
+// Changes tells which containers of a snapshot may differ from those of the snapshot before. With the zero value,
+// all of them may.
 type Changes struct {
 	Number     uint64 // of the snapshot among those of its meter, from 1; 0 if a meter did not make it
-	Some       bool   // no container has come or gone since the snapshot before, and only the listed ones may have changed
+	Partial    bool   // no container has come or gone since the snapshot before, and only the listed ones may have changed
 	Containers []int  // indexes in Snapshot.Containers; one may be listed twice
 }
 

@@ -183,7 +183,7 @@ func TestSomeReadings(t *testing.T) {
 				t.Fatalf("snapshot %d follows %d", got.Changes.Number, before.Changes.Number)
 			}
 			for i, c := range before.Containers {
-				if got.Changes.Some && !slices.Contains(got.Changes.Containers, i) && !reflect.DeepEqual(got.Containers[i], c) {
+				if got.Changes.Partial && !slices.Contains(got.Changes.Containers, i) && !reflect.DeepEqual(got.Containers[i], c) {
 					t.Fatalf("container %d has changed", i)
 				}
 			}

@@ -33,8 +33,8 @@ func (v *NodeView) Observe(s *observe.Snapshot, allPodsLimit knobs.Bytes) {
 	for i := range v.HostApplications {
 		v.HostApplications[i].CPU = control.Use{}
 	}
-	var pods *observe.ContainerMemory
 	v.observeContainers(s)
+	var pods *observe.ContainerMemory
 	for _, i := range v.others {
 		c := &s.Containers[i]
 		if uid, ok := strings.CutPrefix(c.ID, PodTarget); ok {
@@ -57,11 +57,12 @@ func (v *NodeView) Observe(s *observe.Snapshot, allPodsLimit knobs.Bytes) {
 	v.observePools()
 }
 
-// observeContainers enters what the containers use: of those that have changed if this is known, else of all.
+// observeContainers enters the usage of the containers that have changed, or of all if the sample doesn't tell which
+// have.
 func (v *NodeView) observeContainers(s *observe.Snapshot) {
 	last := v.number
 	v.number = s.Changes.Number
-	if !s.Changes.Some || last == 0 || v.number != last+1 {
+	if !s.Changes.Partial || last == 0 || v.number != last+1 {
 		v.findContainers(s)
 		for i := range s.Containers {
 			v.observeContainer(s, i)
@@ -201,7 +202,7 @@ func (v *NodeView) sumBatch(sample int) {
 		}
 	}
 	pod := -1
-	for _, i := range v.loose {
+	for _, i := range v.looseBatch {
 		c := &v.Containers[i]
 		v.BatchUse.Add(&c.CPU)
 		held, whole := v.Held[v.Members[i].PodPath]

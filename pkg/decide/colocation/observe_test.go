@@ -29,22 +29,22 @@ func TestObserveChanges(t *testing.T) {
 	for _, id := range ids {
 		s.Containers = append(s.Containers, observe.Container{ID: id})
 	}
-	s.Changes = observe.Changes{Number: 1, Some: true, Containers: []int{0}} // since a sample that no view got
+	s.Changes = observe.Changes{Number: 1, Partial: true, Containers: []int{0}} // since a sample that no view got
 	changes.Observe(&s, 0)
 	whole.Observe(&s, 0)
 	some := 0 // samples of which the view took only what has changed
 	for range 5000 {
 		s.Changes.Number++
-		s.Changes.Some, s.Changes.Containers = true, s.Changes.Containers[:0]
+		s.Changes.Partial, s.Changes.Containers = true, s.Changes.Containers[:0]
 		if r.IntN(50) == 0 { // another list
-			s.Changes.Some, s.Containers = false, make([]observe.Container, len(ids))
+			s.Changes.Partial, s.Containers = false, make([]observe.Container, len(ids))
 			r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 			for i, id := range ids {
 				s.Containers[i].ID = id
 			}
 		}
 		for i := range s.Containers {
-			if s.Changes.Some && r.IntN(4) > 0 {
+			if s.Changes.Partial && r.IntN(4) > 0 {
 				continue
 			}
 			c := uses(s.Containers[i].ID, workload.MilliCPU(r.IntN(100)), r.Int64N(100))
@@ -61,7 +61,7 @@ func TestObserveChanges(t *testing.T) {
 			changes.SetInventory(inv)
 			whole.SetInventory(inv)
 		}
-		if changes.number == s.Changes.Number-1 && s.Changes.Some {
+		if changes.number == s.Changes.Number-1 && s.Changes.Partial {
 			some++
 		}
 		untold := s

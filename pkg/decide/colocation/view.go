@@ -44,9 +44,10 @@ type NodeView struct {
 	sets   []cpuset.Set   // CPUs of View.Pools
 	spares []cpuset.Set   // those on which batch work may run too
 	inPool []int          // number of containers, by pool
-	loose  []int          // indexes in View.Containers of batch work outside of batch cgroups
 
-	number   uint64 // of the last sample; 0 after SetInventory
+	looseBatch []int // indexes in View.Containers of batch work outside of batch cgroups
+
+	number   uint64 // Changes.Number of the last sample; 0 after SetInventory
 	inView   []int  // by index in the sample: the container's index in View.Containers, or -1
 	inSample []int  // by index in View.Containers: its index in the sample, or -1
 	others   []int  // indexes in the sample of what is no container
@@ -79,15 +80,20 @@ func (v *NodeView) SetInventory(inv *Inventory) {
 	}
 	v.SetAPIPods(v.APIPods)
 	v.BatchCgroups = FindBatchCgroups(inv)
-	v.loose = v.loose[:0]
+	v.findLooseBatch()
+	v.enterHosts(inv)
+	v.number = 0
+	v.targets, v.closeOf = targets(inv, &v.BatchCgroups), closeWatch{}
+}
+
+// findLooseBatch finds the batch containers that no batch cgroup holds.
+func (v *NodeView) findLooseBatch() {
+	v.looseBatch = v.looseBatch[:0]
 	for i := range v.Containers {
 		if c := &v.Containers[i]; c.Class == workload.BE && !c.Unseen && !v.BatchCgroups.Holds(v.Members[i].Above) {
-			v.loose = append(v.loose, i)
+			v.looseBatch = append(v.looseBatch, i)
 		}
 	}
-	v.number = 0
-	v.enterHosts(inv)
-	v.targets, v.closeOf = targets(inv, &v.BatchCgroups), closeWatch{}
 }
 
 // closeWatch is what is observed more often than usual.

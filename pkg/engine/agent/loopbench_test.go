@@ -31,7 +31,7 @@ func BenchmarkTick(b *testing.B) {
 				b.Fatal(err)
 			}
 			now := time.Now()
-			s := observe.Snapshot{CPUs: make([]observe.CPU, 2), Changes: observe.Changes{Some: true}}
+			s := observe.Snapshot{CPUs: make([]observe.CPU, 2), Changes: observe.Changes{Partial: true}}
 			var all, fast []int // indexes of all targets, and of those that are read at each tick
 			for i, target := range h.Targets() {
 				s.Containers, all = append(s.Containers, observe.Container{ID: target.ID}), append(all, i)

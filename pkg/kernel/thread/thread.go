@@ -1,5 +1,5 @@
 // Package thread runs functions on threads of their own, for what the kernel does to threads and Go can't undo. It also
-// makes long system calls in turns, between which others have the CPU.
+// makes long system calls in turns, between which others have the CPU, and sets how late the kernel may wake threads.
 package thread
 
 import (

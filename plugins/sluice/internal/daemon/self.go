@@ -33,12 +33,13 @@ func collectSeldom() {
 	}
 }
 
-// wakeSeldom lets the kernel be late by a millisecond where this process sleeps. Go's monitor thread, which sleeps 20 µs
-// at a time while any goroutine runs, else took a fifth of the loop's CPU time (BenchmarkBusyLoop in test/bench). It
-// delays no event: only what waits for a time, 100 ms at least, comes that much later.
+// wakeSeldom lets the kernel wake this process' sleeping threads up to a millisecond late. Without that, Go's monitor
+// thread, which sleeps for 20 µs at a time while any goroutine runs, takes a fifth of the loop's CPU time on a busy node
+// (BenchmarkBusyLoop in test/bench). Requests and pressure events wake a thread as fast as before. Only timers are late,
+// of which the shortest takes 8 ms.
 func wakeSeldom(log logrus.FieldLogger) {
 	if err := thread.SetTimerSlack(time.Millisecond); err != nil {
-		log.WithError(err).Debug("Sluice's own threads wake more often than needed")
+		log.WithError(err).Debug("Sluice's own threads wake up more often than they need to, which costs some CPU time")
 	}
 }
 
