@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync/atomic"
 	"unsafe"
 
@@ -24,6 +25,7 @@ func hog(threads int, term <-chan os.Signal, work func(thread int, done *atomic.
 	if err != nil {
 		return err
 	}
+	runtime.GOMAXPROCS(threads + 1) // or goroutines would take turns on as many threads as there are CPUs
 	failed := make(chan error, threads)
 	for i := range threads {
 		go func() { failed <- work(i, (*atomic.Uint64)(unsafe.Pointer(&counters[i*wire.CounterSlot]))) }()
