@@ -16,14 +16,35 @@ type processes struct {
 	agents  map[Kind]string // the first process of each known resource agent
 }
 
-// findProcesses looks through all processes once. It ignores those that end meanwhile. It returns what it
-// found together with the error.
-func findProcesses(host fs.FS) (processes, error) {
+// Search finds the kubelet and other agents again and again. Few of a node's thousands of processes are new
+// each time, and only a new process is about to become something else by exec(2). So a search leaves out processes
+// that two earlier ones have looked at, except that each twentieth looks at all.
+type Search struct {
+	Host fs.FS
+
+	searches       int
+	before, looked map[int]uint8 // how often each process has been looked at, without kubelets and agents
+}
+
+const (
+	enoughLooks  = 2
+	allProcesses = 20
+)
+
+// findProcesses looks for processes that matter, and ignores those that end meanwhile. It returns what it found
+// together with the error.
+func (s *Search) findProcesses() (processes, error) {
 	found := processes{agents: map[Kind]string{}}
-	entries, err := fs.ReadDir(host, "proc")
+	entries, err := fs.ReadDir(s.Host, "proc")
 	if err != nil {
 		err = fmt.Errorf("looking for other resource agents: %w", err)
 	}
+	if s.searches%allProcesses == 0 {
+		s.before, s.looked = map[int]uint8{}, map[int]uint8{}
+	}
+	s.searches++
+	s.before, s.looked = s.looked, s.before
+	clear(s.looked)
 	var comm, cmdline bytes.Buffer // reused: of many processes, fs.ReadFile would leave megabytes of garbage
 	for _, e := range entries {
 		pid := e.Name()
@@ -31,14 +52,23 @@ func findProcesses(host fs.FS) (processes, error) {
 		if notPID != nil {
 			continue
 		}
-		read(host, path.Join("proc", pid, "comm"), &comm) //nolint:errcheck // it is empty then
-		ended := read(host, path.Join("proc", pid, "cmdline"), &cmdline)
+		looks := s.before[id]
+		if looks == enoughLooks {
+			s.looked[id] = looks
+			continue
+		}
+		read(s.Host, path.Join("proc", pid, "comm"), &comm) //nolint:errcheck // it is empty then
+		ended := read(s.Host, path.Join("proc", pid, "cmdline"), &cmdline)
 		name := strings.TrimSpace(comm.String())
-		if name == kubeletName && found.kubelet == 0 && ended == nil && !inPod(host, pid) && privileged(host, pid) {
+		if name == kubeletName && found.kubelet == 0 && ended == nil && !inPod(s.Host, pid) && privileged(s.Host, pid) {
 			found.kubelet, found.args = id, strings.Split(strings.TrimRight(cmdline.String(), "\x00"), "\x00")
 		}
-		if kind, ok := agentKind(name, cmdline.Bytes()); ok && found.agents[kind] == "" && privileged(host, pid) {
+		kind, agent := agentKind(name, cmdline.Bytes())
+		if agent && found.agents[kind] == "" && privileged(s.Host, pid) {
 			found.agents[kind] = pid
+		}
+		if !agent && name != kubeletName && ended == nil {
+			s.looked[id] = looks + 1
 		}
 	}
 	return found, err

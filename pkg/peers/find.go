@@ -24,7 +24,7 @@ type Kubelet struct {
 // one in its arguments, or else the folder below which pods' volumes are mounted, or else the
 // default. The error says that the folder is not visible, so that its content is unknown.
 func FindKubelet(host fs.FS) (Kubelet, error) {
-	running, _ := findProcesses(host) // Detect reports the error
+	running, _ := (&Search{Host: host}).findProcesses() // Detect reports the error
 	return running.findKubelet(host)
 }
 

@@ -41,9 +41,12 @@ type Pin struct {
 // Detect finds the kubelet (see FindKubelet) and other agents in the host's root folder. It looks
 // through the processes once. It returns what could be read together with the error about what could
 // not.
-func Detect(host fs.FS) (Kubelet, []Neighbour, error) {
-	running, err := findProcesses(host)
-	kubelet, hidden := running.findKubelet(host)
-	managers, unknown := kubelet.managers(host, hidden)
+func Detect(host fs.FS) (Kubelet, []Neighbour, error) { return (&Search{Host: host}).Detect() }
+
+// Detect searches once more, and returns what the function Detect returns.
+func (s *Search) Detect() (Kubelet, []Neighbour, error) {
+	running, err := s.findProcesses()
+	kubelet, hidden := running.findKubelet(s.Host)
+	managers, unknown := kubelet.managers(s.Host, hidden)
 	return kubelet, append(managers, running.neighbours()...), errors.Join(unknown, err)
 }

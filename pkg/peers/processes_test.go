@@ -87,7 +87,8 @@ func TestFindProcesses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := findProcesses(ending{MapFS: files(test.files), ended: test.ended})
+			search := Search{Host: ending{MapFS: files(test.files), ended: test.ended}}
+			got, err := search.findProcesses()
 			var agents []string
 			for _, kind := range []Kind{Koordlet, Katalyst} {
 				if pid := got.agents[kind]; pid != "" {
@@ -110,4 +111,60 @@ func TestSomeProcesses(t *testing.T) {
 	if !errors.Is(err, syscall.EIO) || kubelet.PID != 9 || !reflect.DeepEqual(kubelet.Args, []string{"kubelet", "--x"}) || len(found) != 1 {
 		t.Errorf("found %+v, %+v, %v", kubelet, found, err)
 	}
+}
+
+// opened is a host's root that records which files are opened.
+type opened struct {
+	fstest.MapFS
+	files []string
+}
+
+func (o *opened) Open(name string) (fs.File, error) {
+	o.files = append(o.files, name)
+	return o.MapFS.Open(name)
+}
+
+func (o *opened) ReadFile(name string) ([]byte, error) { return fs.ReadFile(o.MapFS, name) }
+
+// TestSearchAgain checks that later searches look at new processes, agents and kubelets, and sometimes at all.
+func TestSearchAgain(t *testing.T) {
+	t.Parallel()
+	host := &opened{MapFS: files(map[string]string{
+		"proc/1/comm": "systemd\n", "proc/1/cmdline": "systemd\x00",
+		"proc/7/comm": "nginx\n", "proc/7/cmdline": "nginx\x00",
+		"proc/8/comm": "koordlet\n", "proc/8/cmdline": "koordlet\x00",
+		"proc/9/comm": "kubelet\n", "proc/9/cmdline": "kubelet\x00--x\x00",
+	})}
+	s := Search{Host: host}
+	search := func(looks string, kubelet, agents int) {
+		t.Helper()
+		host.files = nil
+		found, err := s.findProcesses()
+		var looked []string
+		for _, name := range host.files {
+			if pid, ok := strings.CutSuffix(strings.TrimPrefix(name, "proc/"), "/comm"); ok {
+				looked = append(looked, pid)
+			}
+		}
+		if err != nil || strings.Join(looked, " ") != looks || found.kubelet != kubelet || len(found.agents) != agents {
+			t.Errorf("search %d looked at %q and found kubelet %d and agents %v, error %v; want %q, %d and %d agents", s.searches, looked, found.kubelet, found.agents, err, looks, kubelet, agents)
+		}
+	}
+	search("1 7 8 9", 9, 1)
+	search("1 7 8 9", 9, 1)
+	search("8 9", 9, 1)
+	delete(host.MapFS, "proc/8/comm")
+	delete(host.MapFS, "proc/8/cmdline")
+	host.MapFS["proc/10/comm"] = &fstest.MapFile{Data: []byte("sh\n")}
+	host.MapFS["proc/10/cmdline"] = &fstest.MapFile{Data: []byte("sh\x00")}
+	search("10 9", 9, 0)
+	host.MapFS["proc/10/comm"] = &fstest.MapFile{Data: []byte("katalyst-agent\n")} // by exec(2)
+	for range 2 {
+		search("10 9", 9, 1)
+	}
+	host.MapFS["proc/7/comm"] = &fstest.MapFile{Data: []byte("koordlet\n")} // after more than two searches
+	for s.searches < allProcesses {
+		search("10 9", 9, 1)
+	}
+	search("1 10 7 9", 9, 2)
 }

@@ -165,7 +165,8 @@ func New(o Options) *Agent {
 func (a *Agent) Run(ctx context.Context) {
 	a.ctx = ctx
 	a.load()
-	kubelet, found, err := peers.Detect(a.Host)
+	search := peers.Search{Host: a.Host}
+	kubelet, found, err := search.Detect()
 	a.setNeighbours(found, err) // before any write: next to koordlet, Sluice writes nothing
 	a.Grants.Follow(kubelet.File(grants.File))
 	a.Grants.Refresh(node.GrantWaitAll)
@@ -176,7 +177,7 @@ func (a *Agent) Run(ctx context.Context) {
 	a.groups.SetUp()
 	var pass <-chan time.Time
 	if a.Clock == nil {
-		a.Spawn(func() { a.watchNeighbours(ctx) })
+		a.Spawn(func() { a.watchNeighbours(ctx, &search) })
 		if a.options.Sampler != nil {
 			a.Spawn(func() { a.sample(ctx) })
 		}

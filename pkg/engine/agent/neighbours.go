@@ -14,15 +14,15 @@ import (
 const neighboursInterval = 30 * time.Second
 
 // watchNeighbours searches for neighbours, other agents that set CPUs on this node, and for swap. A
-// search reads all of /proc, so it runs outside of the event loop.
-func (a *Agent) watchNeighbours(ctx context.Context) {
+// search reads much of /proc, so it runs outside of the event loop.
+func (a *Agent) watchNeighbours(ctx context.Context, search *peers.Search) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(neighboursInterval):
 		}
-		kubelet, found, err := peers.Detect(a.Host)
+		kubelet, found, err := search.Detect()
 		swap, swapErr := procfs.HasSwap(a.Host)
 		a.events.Do("neighbours", func() error { //nolint:errcheck // fails only if the agent has ended
 			a.setNeighbours(found, err)

@@ -18,18 +18,26 @@ func TestTrimMemory(t *testing.T) {
 		return m.NumForcedGC
 	}
 	synctest.Test(t, func(t *testing.T) {
-		before := forced()
-		ctx, cancel := context.WithCancel(t.Context())
-		go trimMemory(ctx)
+		want := forced()
+		check := func(when string) {
+			t.Helper()
+			if got := forced(); got != want {
+				t.Errorf("%s: %d collections more than expected", when, int(got)-int(want))
+			}
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		go trimMemory(ended)
 		cancel()
 		time.Sleep(time.Minute)
-		if n := forced() - before; n != 0 {
-			t.Errorf("%d collections although the daemon has ended", n)
-		}
-		go trimMemory(t.Context())
+		check("the daemon has ended at once")
+
+		running, cancel := context.WithCancel(t.Context())
+		go trimMemory(running)
+		time.Sleep(10*time.Minute + time.Second)
+		want += 20 // after 10 s, 40 s, 70 s ...
+		check("after ten minutes")
+		cancel()
 		time.Sleep(time.Hour)
-		if n := forced() - before; n != 1 {
-			t.Errorf("%d collections in an hour, want 1", n)
-		}
+		check("the daemon has ended")
 	})
 }
