@@ -149,8 +149,8 @@ func (b *bed) add(ctx context.Context, o options, t *tally, seed uint64, where s
 		if err != nil {
 			return err
 		}
-		o.progress("%s %-5s %-6s %-12s p99 %8s, busy %.2f, steal %.3f, other %.2f CPUs", where, t.cell.demand, t.cell.hog, t.cell.setting.name,
-			load.Quantile(got.latency, 0.99).Round(time.Microsecond), got.usage.Busy, got.usage.Steal, got.usage.Other)
+		o.progress("%s %-5s %-6s %-12s p99 %8s, busy %.2f, steal %.3f, CPUs of the service %.2f, batch work %.2f, others %.2f", where, t.cell.demand, t.cell.hog, t.cell.setting.name,
+			load.Quantile(got.latency, 0.99).Round(time.Microsecond), got.usage.Busy, got.usage.Steal, got.usage.Service, got.usage.Batch, got.usage.Other)
 		late := load.Quantile(got.late, 0.99)
 		// Kernel threads write files back, and their CPU time is charged to no cgroup. What a
 		// hypervisor does for disks, and for the pages that new processes fault in, counts as stolen.
