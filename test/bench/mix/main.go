@@ -173,7 +173,7 @@ func run(ctx context.Context, o options) (err error) {
 			continue
 		}
 		if err := part.measure(); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("%s: %w", part.name, err)
+			return fmt.Errorf("part %s: %w", part.name, err)
 		}
 	}
 	return errors.Join(save(r, o.out), ctx.Err())
