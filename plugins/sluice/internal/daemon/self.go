@@ -46,8 +46,7 @@ func wakeSeldom(log logrus.FieldLogger) {
 
 // trimMemory collects the garbage of the start once and returns its memory to the kernel. Go alone would
 // keep it up to its next goal, which collectSeldom makes five times the memory in use. What the loop
-// allocates later, some 30 KB a second, is collected twice a minute, which takes 10 ms; Go alone would do so
-// every 2 minutes.
+// allocates later, some 30 KB a second, is collected twice a minute; Go alone would do so every 2 minutes.
 func trimMemory(ctx context.Context) {
 	const (
 		started = 10 * time.Second // the first samples are taken
