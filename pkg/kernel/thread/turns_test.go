@@ -2,6 +2,8 @@ package thread
 
 import (
 	"errors"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +22,35 @@ func TestInTurns(t *testing.T) {
 	})
 	if !errors.Is(err, unix.EBUSY) || calls != 4 {
 		t.Errorf("%d calls, %v; want 3 that are interrupted, and the error of the last one", calls, err)
+	}
+}
+
+// TestRestsBesideBusyThreads has more threads that want to run than there are CPUs.
+func TestRestsBesideBusyThreads(t *testing.T) { // not parallel: it needs all of these threads at once
+	busy := runtime.NumCPU() + 1
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(busy + 1))
+	var stop atomic.Bool
+	defer stop.Store(true)
+	for range busy {
+		go func() {
+			for !stop.Load() {
+			}
+		}()
+	}
+	for runnable() <= runtime.NumCPU() {
+		time.Sleep(time.Millisecond)
+	}
+	const times = 3
+	calls := 0
+	begin := time.Now()
+	err := InTurns(func() error {
+		if calls++; calls <= times {
+			return unix.EINTR
+		}
+		return nil
+	})
+	if took := time.Since(begin); err != nil || took < times*rest {
+		t.Errorf("%d interrupted calls beside %d busy threads took %v, %v; want a pause of %v after each", times, busy, took, err, rest)
 	}
 }
 
