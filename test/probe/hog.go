@@ -68,8 +68,8 @@ func multiply(x uint64) uint64 {
 
 // stream counts the MiB read from and written to a buffer of its own. Each page has memory before the
 // first copy: pages that were never written would all be read from one page of zeros. All buffers
-// together exceed a last-level cache, else the work would grow by half for a thread that the scheduler
-// leaves alone on its CPU.
+// together exceed a last-level cache. Otherwise a thread that the scheduler leaves alone on its CPU would
+// do several times the work of the others.
 func stream(_ int, done *atomic.Uint64) error {
 	const size = 256 << 20
 	buffer, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)

@@ -25,8 +25,9 @@ func TestInTurns(t *testing.T) {
 	}
 }
 
-// TestRestsBesideBusyThreads has more threads that want to run than there are CPUs.
-func TestRestsBesideBusyThreads(t *testing.T) { // not parallel: it needs all of these threads at once
+// TestRestsBesideBusyThreads makes calls that a signal interrupts, while more threads want to run than there are CPUs.
+// It is not parallel, because it sets GOMAXPROCS for the whole process.
+func TestRestsBesideBusyThreads(t *testing.T) {
 	busy := runtime.NumCPU() + 1
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(busy + 1))
 	var stop atomic.Bool

@@ -49,8 +49,8 @@ http {
 `,
 			},
 			// On one socket of all workers, whichever is awake would take all connections. With a socket for
-			// each, the kernel chooses by a hash: of 64 connections, one of two workers would have 60 % or more in
-			// one of ten slices, and its requests would wait while the other worker rests.
+			// each worker, the kernel chooses by a hash. Of 64 connections, one of two workers would have 60 % or
+			// more in one of ten slices, and its requests would wait while the other worker has nothing to do.
 			tcp: true, protocol: load.HTTP("/page"), connections: 1024,
 		},
 		{
