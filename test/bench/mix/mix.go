@@ -125,9 +125,16 @@ func compare(ctx context.Context, o options, all []setting, r *report.Report) (e
 	return nil
 }
 
-// interleave measures a slice of each cell o.repeat times.
+// interleave measures a slice of each cell o.repeat times. What a request costs is measured anew for
+// each repetition, since a virtual machine is faster in some minutes than in others.
 func (b *bed) interleave(ctx context.Context, o options, tallies []*tally) error {
 	for repetition := range o.repeat {
+		if repetition > 0 {
+			if err := b.calibrate(ctx, o); err != nil {
+				return err
+			}
+		}
+		o.progress("%d/%d a request costs %s", repetition+1, o.repeat, b.work.Round(time.Microsecond))
 		random := rand.New(rand.NewPCG(o.seed, uint64(repetition)))
 		order := slices.Clone(tallies)
 		random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
