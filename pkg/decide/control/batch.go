@@ -9,9 +9,9 @@ import (
 
 const (
 	// isolatedThreshold is the threshold in percent where batch work yields at once. CPU
-	// priority protects services there, and a quota that leaves much idle would only cost batch
+	// priority protects services there, and a quota that keeps CPUs idle would only cost batch
 	// work CPU.
-	isolatedThreshold = 97
+	isolatedThreshold = 100
 	sharingThreshold  = 65
 	leastBudget       = 200             // milli-CPU: 20 ms of quota in 100 ms
 	leftOut           = 100             // changes of the budget below 1/leftOut of the node are not made

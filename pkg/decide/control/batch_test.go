@@ -53,7 +53,7 @@ func TestBatchBudget(t *testing.T) {
 		"reserved":               {BatchConfig{ThresholdPercent: 70, Reserved: 3000}, busy(20, 12, using(workload.LS, 8), using(workload.BE, 2)), nil, Budget{Amount: 3000, CPUs: 3}},
 		"less reserved":          {BatchConfig{ThresholdPercent: 70, Reserved: 1000}, busy(20, 12, using(workload.LS, 8), using(workload.BE, 2)), nil, Budget{Amount: 4000, CPUs: 4}},
 		"as shipped":             {BatchConfig{}, busy(20, 0), nil, Budget{Amount: 13000, CPUs: 13}},
-		"as shipped, isolated":   {BatchConfig{}, busy(20, 0), func(v *View) { v.Isolated = true }, Budget{Amount: 19400, CPUs: 20}},
+		"as shipped, isolated":   {BatchConfig{}, busy(20, 1), func(v *View) { v.Isolated = true }, Budget{Amount: 19000, CPUs: 19}},
 		"pins and their CPUs":    {BatchConfig{ThresholdPercent: 50}, busy(20, 8, pin, using(workload.LS, 2)), func(v *View) { v.Shared = 16000 }, Budget{Amount: 3000, CPUs: 3}},
 		"no more than is shared": {BatchConfig{ThresholdPercent: 70}, busy(20, 1), func(v *View) { v.Shared, v.Allocatable = 8000, 8000 }, Budget{Unlimited: true, Amount: 8000, CPUs: 8}},
 		"the least":              {BatchConfig{ThresholdPercent: 70, FloorCPUs: 2}, busy(20, 19), nil, Budget{Amount: 200, CPUs: 2}},
@@ -117,7 +117,7 @@ func TestBatchThatYields(t *testing.T) {
 		used  float64
 		ticks int
 		want  workload.MilliCPU
-	}{{4, 30, 15400}, {14, 10, 15400}, {4, 10, 15400}, {14, 30, 5400}, {4, 3, 11400}, {4, 10, 15400}} {
+	}{{4, 30, 16000}, {14, 10, 16000}, {4, 10, 16000}, {14, 30, 6000}, {4, 3, 12000}, {4, 10, 16000}} {
 		if got := step(c.used, c.ticks); got != c.want {
 			t.Errorf("%d: batch may use %s, want %s", i, got, c.want)
 		}

@@ -107,7 +107,7 @@ func (m *Mechanism) UnmarshalText(text []byte) error {
 type BatchConfig struct {
 	Mode             Mode      `yaml:"mode"`             // Mode of batch work's CPU budget, with pools.mode: overlap.
 	By               Mechanism `yaml:"by"`               // How the budget is enforced: auto, quota, cpuset or both.
-	ThresholdPercent int       `yaml:"thresholdPercent"` // CPU that all work may use, in percent of the node; 0 is 97 if all batch work yields at once, else 65.
+	ThresholdPercent int       `yaml:"thresholdPercent"` // CPU that all work may use, in percent of the node; 0 is 100 if all batch work yields at once, else 65.
 	FloorPercent     int       `yaml:"floorPercent"`     // CPU that batch work always has, in percent of the node; at least a fifth of a CPU.
 	FloorCPUs        int       `yaml:"floorCPUs"`        // Smallest CPU set of the batch pool.
 	GrowPercent      int       `yaml:"growPercent"`      // Most growth of the budget in a step, in percent of the node.

@@ -88,7 +88,7 @@ func TestNoticeByForecast(t *testing.T) {
 	t.Parallel()
 	n := newNoticed(nil, false)
 	rise := n.Now.Add(20 * time.Minute)
-	n.in.Forecast = &foreseen{from: rise, all: Amount{CPU: 15400}} // 97 % of 16 CPUs are 15.52, and the floor is 0.2
+	n.in.Forecast = &foreseen{from: rise, all: Amount{CPU: 15850}} // of 16 CPUs, and the floor is 0.2
 	if n.run(10 * time.Minute); n.told.Kind != "" || n.notices.WhyClosed() != "" {
 		t.Fatalf("before the forecast sees it: %+v", n.told)
 	}
@@ -98,11 +98,11 @@ func TestNoticeByForecast(t *testing.T) {
 	if n.run(5 * time.Second); n.gave() != "give squeeze" || n.told.Cause != NoticeByForecast || n.told.BeginsAt.Sub(rise).Abs() > time.Minute || n.notices.WhyClosed() == "" {
 		t.Fatalf("%+v", n.told)
 	}
-	if want := "within 10m0s, all others are expected to need 15.4 CPUs, beside which batch work has its floor of 0.2"; n.told.Why != want {
+	if want := "within 10m0s, all others are expected to need 15.9 CPUs, beside which batch work has its floor of 0.2"; n.told.Why != want {
 		t.Errorf("%q, want %q", n.told.Why, want)
 	}
 	begins := n.told.BeginsAt
-	n.in.Demand.CPU = 15400
+	n.in.Demand.CPU = 15850
 	if n.run(time.Hour); n.gave() != "" || !n.told.BeginsAt.Equal(begins) || n.told.EndsAt.Before(n.Now) || n.told.EndsAt.After(n.Now.Add(20*time.Minute)) {
 		t.Errorf("an hour of squeeze: %+v", n.told)
 	}

@@ -58,14 +58,14 @@ func TestWhoDoesNotYield(t *testing.T) {
 				h.steps(3 * time.Second)
 				var b status.Batch
 				h.loop(func() { b = h.agent.loop.BatchStatus() })
-				if test.stays == "" && (b.ThresholdPercent != 97 || b.ThresholdWhy != "") || test.stays != "" && (b.ThresholdPercent != 65 || !strings.Contains(b.ThresholdWhy, test.stays)) {
+				if test.stays == "" && (b.ThresholdPercent != 100 || b.ThresholdWhy != "") || test.stays != "" && (b.ThresholdPercent != 65 || !strings.Contains(b.ThresholdWhy, test.stays)) {
 					t.Errorf("%d %%, %q, want %q", b.ThresholdPercent, b.ThresholdWhy, test.stays)
 				}
 				h.audit.mu.Lock()
 				defer h.audit.mu.Unlock()
 				told := false
 				for i := range h.audit.all {
-					told = told || h.audit.all[i].Controller == "batch" && strings.Contains(h.audit.all[i].Why, "not 97%, since "+test.stays)
+					told = told || h.audit.all[i].Controller == "batch" && strings.Contains(h.audit.all[i].Why, "not 100%, since "+test.stays)
 				}
 				if test.stays != "" && !told {
 					t.Errorf("no decision says so: %+v", h.audit.all)

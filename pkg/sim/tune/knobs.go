@@ -28,7 +28,7 @@ func knobs(c *config.Config) []knob {
 	if c.Pools.Mode != config.Exclusive {
 		batch := func(c *config.Config) *control.BatchConfig { return &c.Control.Batch }
 		return []knob{
-			number(c, "control.batch.thresholdPercent", func(c *config.Config) *int { return &batch(c).ThresholdPercent }, 50, 60, 65, 70, 75, 80, 85, 90, 95, 97),
+			number(c, "control.batch.thresholdPercent", func(c *config.Config) *int { return &batch(c).ThresholdPercent }, 50, 60, 65, 70, 75, 80, 85, 90, 95, 100),
 			number(c, "control.batch.growPercent", func(c *config.Config) *int { return &batch(c).GrowPercent }, 5, 10, 20, 40),
 		}
 	}

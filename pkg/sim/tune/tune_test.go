@@ -100,7 +100,7 @@ func TestTunesTheThreshold(t *testing.T) {
 func TestNoChange(t *testing.T) {
 	t.Parallel()
 	c := config.Default()
-	c.Control.Batch.ThresholdPercent = 97
+	c.Control.Batch.ThresholdPercent = 100
 	r, err := Run(t.Context(), []Load{{Name: "node", Recording: recorded(t, 2)}}, options(c))
 	if err != nil {
 		t.Fatal(err)
