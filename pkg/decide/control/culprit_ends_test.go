@@ -1,6 +1,8 @@
 package control
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -32,6 +34,30 @@ func TestCulpritUnmeasured(t *testing.T) {
 		if last := c.decisions[len(c.decisions)-1]; len(c.limits) > 0 || last.Action != "restore" || last.Why != "nobody knows whether the limit helps: how long ns/web waits has not been measured for 5m0s" {
 			t.Errorf("%s: limits %v, %+v", held, c.limits, last)
 		}
+	}
+}
+
+// TestCulpritAfterAll checks that a trial in vain no longer counts after the pod has hurt the service again
+// on its way back: the next acquittal is for the shortest time.
+func TestCulpritAfterAll(t *testing.T) {
+	t.Parallel()
+	c := newCourt()
+	inVain := func() float64 { return 0.3 }
+	c.hurt = inVain
+	c.steps(25)
+	c.waitsFor("hog", 10000)
+	c.steps(140)
+	c.hurt = inVain
+	c.steps(70)
+	var ends []string
+	for _, d := range c.decisions {
+		if d.Action == "acquit" || d.Action == "confirm" || d.Action == "ease" {
+			_, spared, _ := strings.Cut(d.Why, "not suspected for ")
+			ends = append(ends, strings.TrimSpace(d.Action+" "+spared))
+		}
+	}
+	if want := []string{"acquit 1m0s", "confirm", "ease", "confirm", "acquit 1m0s"}; !slices.Equal(ends, want) {
+		t.Errorf("decided %v, want %v", ends, want)
 	}
 }
 

@@ -236,30 +236,6 @@ func TestCulpritHeldInVain(t *testing.T) {
 	c.expect(t, "80 acquit ns/hog no limit")
 }
 
-// TestCulpritAfterAll checks that a trial in vain no longer counts after the pod has hurt the service again
-// on its way back: the next acquittal is for the shortest time.
-func TestCulpritAfterAll(t *testing.T) {
-	t.Parallel()
-	c := newCourt()
-	inVain := func() float64 { return 0.3 }
-	c.hurt = inVain
-	c.steps(25)
-	c.waitsFor("hog", 10000)
-	c.steps(140)
-	c.hurt = inVain
-	c.steps(70)
-	var ends []string
-	for _, d := range c.decisions {
-		if d.Action == "acquit" || d.Action == "confirm" || d.Action == "ease" {
-			_, spared, _ := strings.Cut(d.Why, "not suspected for ")
-			ends = append(ends, strings.TrimSpace(d.Action+" "+spared))
-		}
-	}
-	if want := []string{"acquit 1m0s", "confirm", "ease", "confirm", "acquit 1m0s"}; !slices.Equal(ends, want) {
-		t.Errorf("decided %v, want %v", ends, want)
-	}
-}
-
 // TestCulpritUnknown checks that nothing is concluded from what is not measured.
 func TestCulpritUnknown(t *testing.T) {
 	t.Parallel()
