@@ -91,7 +91,7 @@ func newBed(ctx context.Context, o options, service runtime.Resources, kinds []s
 		return b, err
 	}
 	// As setCPUCgroupConfig of the kubelet's pkg/kubelet/cm/qos_container_manager_linux.go.
-	if err := errors.Join(setShares(b.online, int(request)*1024/1000), setShares(b.batch, 2)); err != nil {
+	if err := errors.Join(sharesOf(b.online, int(request)*1024/1000).do(), sharesOf(b.batch, 2).do()); err != nil {
 		return b, err
 	}
 	if err := b.serve(); err != nil {
@@ -128,15 +128,6 @@ func (b *bed) addHog(ctx context.Context, kind string, place place) error {
 	return b.settleHog(ctx, pod)
 }
 
-// setShares sets CPU shares of cgroup v1, or on v2 the weight to which the kubelet converts them
-// (CPUSharesToCPUWeight of its pkg/kubelet/cm/helpers_linux.go).
-func setShares(c runtime.Cgroup, shares int) error {
-	if _, err := c.Where("cpu.weight"); err == nil {
-		return c.WriteFile("cpu.weight", strconv.Itoa(1+(shares-2)*9999/262142))
-	}
-	return c.WriteFile("cpu.shares", strconv.Itoa(shares))
-}
-
 // calibrate finds the number of rounds that cost a request to the probe its CPU time, or the CPU time
 // of a request to another server: first with one request after another, then under load, when requests
 // meet cold caches.
@@ -144,9 +135,9 @@ func (b *bed) calibrate(ctx context.Context, o options) error {
 	if err := b.roughly(ctx); err != nil {
 		return err
 	}
-	const level, counted = 30, 2 * time.Second
-	rate := b.phases(o, demand{level, level})[0].Rate
-	got, err := b.measure(ctx, slice{phases: []load.Phase{{Rate: rate, For: 100 * time.Millisecond}, {Rate: rate, For: counted}}, patience: o.patience})
+	const level = 30
+	rate, counted := b.phases(o, demand{level, level})[0].Rate, 3*o.slice
+	got, err := b.measure(ctx, slice{phases: []load.Phase{{Rate: rate, For: time.Second}, {Rate: rate, For: counted}}, patience: o.patience})
 	if err != nil {
 		return err
 	}

@@ -98,8 +98,7 @@ func (b *bed) idleBox() []write { return []write{{b.batch, "cpu.idle", "1"}} }
 
 // shares gives the service and its class that many shares.
 func (b *bed) shares(n int) []write {
-	text := strconv.Itoa(n)
-	return []write{{b.online, "cpu.shares", text}, {b.service, "cpu.shares", text}}
+	return []write{sharesOf(b.online, n), sharesOf(b.service, n)}
 }
 
 func (b *bed) idlePods() []write {

@@ -139,24 +139,46 @@ func TestSettingOfAFile(t *testing.T) {
 // idling is a cgroup whose weight is reset when cpu.idle becomes 0, as the kernel does.
 type idling map[string]string
 
-func (c idling) File(name string) (string, error) { return c[name], nil }
+func (c idling) File(name string) (string, error) {
+	text, found := c[name]
+	if !found {
+		return "", os.ErrNotExist
+	}
+	return text, nil
+}
 
 func (c idling) WriteFile(name, text string) error {
 	if c[name] = text; name == "cpu.idle" && text == "0" {
-		c["cpu.shares"] = "1024"
+		for file, usual := range map[string]string{"cpu.shares": "1024", "cpu.weight": "100"} {
+			if _, found := c[file]; found {
+				c[file] = usual
+			}
+		}
 	}
 	return nil
 }
 
 func TestIdleIsTakenBackWithItsWeight(t *testing.T) {
 	t.Parallel()
-	c := idling{"cpu.idle": "0", "cpu.shares": "2"}
-	undo, err := apply([]write{{c, "cpu.idle", "1"}})
-	if err != nil || c["cpu.idle"] != "1" {
-		t.Fatalf("%v, %v", c, err)
+	for file, usual := range map[string]string{"cpu.shares": "2", "cpu.weight": "1"} {
+		c := idling{"cpu.idle": "0", file: usual}
+		undo, err := apply([]write{{c, "cpu.idle", "1"}})
+		if err != nil || c["cpu.idle"] != "1" {
+			t.Fatalf("%v, %v", c, err)
+		}
+		if err := undo(); err != nil || c["cpu.idle"] != "0" || c[file] != usual {
+			t.Errorf("%v, %v", c, err)
+		}
 	}
-	if err := undo(); err != nil || c["cpu.idle"] != "0" || c["cpu.shares"] != "2" {
-		t.Errorf("%v, %v", c, err)
+}
+
+// TestSharesOf gives cgroup v2 the weights that the kubelet gives it.
+func TestSharesOf(t *testing.T) {
+	t.Parallel()
+	for shares, weight := range map[int]string{2: "1", 1024: "39", 262144: "10000"} {
+		if w := sharesOf(idling{"cpu.weight": ""}, shares); w.file != "cpu.weight" || w.text != weight {
+			t.Errorf("%d shares: %s %s, want a weight of %s", shares, w.file, w.text, weight)
+		}
 	}
 }
 

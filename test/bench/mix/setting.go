@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sluice-dev/sluice/test/bench/mix/report"
@@ -106,6 +107,25 @@ type cgroup interface {
 	WriteFile(name, text string) error
 }
 
+func (w write) do() error { return w.of.WriteFile(w.file, w.text) }
+
+// sharesOf is the write of CPU shares, or on cgroup v2 of the weight to which the kubelet converts them
+// (CPUSharesToCPUWeight of its pkg/kubelet/cm/helpers_linux.go).
+func sharesOf(c cgroup, shares int) write {
+	if file := weightFile(c); file == "cpu.weight" {
+		return write{c, file, strconv.Itoa(1 + (shares-2)*9999/262142)}
+	}
+	return write{c, "cpu.shares", strconv.Itoa(shares)}
+}
+
+// weightFile names the file of a cgroup's CPU weight.
+func weightFile(c cgroup) string {
+	if _, err := c.File("cpu.weight"); err == nil {
+		return "cpu.weight"
+	}
+	return "cpu.shares"
+}
+
 // apply writes the files. The returned function writes the old texts back, in reverse order.
 // It also writes back the weight of a cgroup after cpu.idle, since 0 there resets the weight to the
 // kernel's default.
@@ -114,14 +134,14 @@ func apply(writes []write) (func() error, error) {
 	undo := func() error {
 		var errs []error
 		for _, w := range slices.Backward(done) {
-			errs = append(errs, w.of.WriteFile(w.file, w.text))
+			errs = append(errs, w.do())
 		}
 		return errors.Join(errs...)
 	}
 	for _, w := range writes {
 		files := []string{w.file}
 		if w.file == "cpu.idle" {
-			files = []string{"cpu.shares", w.file}
+			files = []string{weightFile(w.of), w.file}
 		}
 		var old []write
 		for _, file := range files {
@@ -131,7 +151,7 @@ func apply(writes []write) (func() error, error) {
 			}
 			old = append(old, write{w.of, file, text})
 		}
-		if err := w.of.WriteFile(w.file, w.text); err != nil {
+		if err := w.do(); err != nil {
 			return nil, errors.Join(err, undo())
 		}
 		done = append(done, old...)
