@@ -54,7 +54,7 @@ EXTERNAL = -count=1 $$(go list ./... | grep -v '/web$$')
 RERUN = --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report
 flaky = { grep -hs . $(1) || true; } | sed 's/^/FLAKY: failed first, passed when run again: /'
 
-.PHONY: help build downloads man deb image release release-check check unit fuzz web-test web-screenshots e2e kube-test vm-test bench bench-mix lint vuln sbom manifests demo demo-placement test packages tools kube-tools runtime probe clean
+.PHONY: help build downloads man deb image release release-check check unit fuzz web-test web-screenshots e2e kube-test vm-test bench bench-mix bench-guest lint vuln sbom manifests demo demo-placement test packages tools kube-tools runtime probe clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -155,6 +155,9 @@ bench: ## benchmarks of all packages
 bench-mix: build tools $(if $(findstring -service,$(FLAGS)),$(TOOLS)/servers) ## a service beside batch work: alone, unmanaged, Kubernetes, Sluice (root; FLAGS="-h")
 	go build -o bin/mix ./test/bench/mix
 	bin/mix $(FLAGS)
+
+bench-guest: build tools ## bench-mix in a QEMU guest on another kernel (KERNEL=path of a vmlinuz; FLAGS="-parts=mix -work=6ms ...")
+	go run ./test/vm/bench -kernel "$(KERNEL)" -- $(FLAGS)
 
 # Collecting garbage as often as by default takes a quarter of the linter's time.
 lint: export GOGC := 400

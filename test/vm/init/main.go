@@ -121,9 +121,13 @@ func mountAll() error {
 }
 
 // loadModules loads the modules in SLUICE_MODULES in their order, and selects the I/O scheduler
-// bfq for the disk.
+// bfq for the disk. Without modules there is no disk.
 func loadModules() error {
-	for name := range strings.SplitSeq(os.Getenv("SLUICE_MODULES"), ",") {
+	names := os.Getenv("SLUICE_MODULES")
+	if names == "" {
+		return nil
+	}
+	for name := range strings.SplitSeq(names, ",") {
 		file, err := os.Open("/lib/modules/" + name + ".ko")
 		if err != nil {
 			return err
@@ -159,12 +163,16 @@ func test(args []string) (err error) {
 	// The last close of a serial port waits until everything has been sent.
 	defer func() { err = errors.Join(err, port.Close()) }()
 	// A kernel parameter that the kernel itself ignores (nokaslr) is an argument of init, too.
-	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !strings.HasPrefix(arg, "-test.") })
+	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !strings.HasPrefix(arg, "-") || arg == "--" })
 	args = slices.Insert(args, 0, "/"+os.Getenv("SLUICE_TESTS"))
 	// The emulated CPUs take turns on one of the host's. Go programs that spin on 16 of them in
 	// search of work would take most of its time. With the native snapshotter each container has a
 	// copy of its program, which the emulator translates anew.
-	env := append(os.Environ(), "PATH=/bin", "HOME=/", "SLUICE_TOOLS=/bin/tools", "SLUICE_SNAPSHOTTER=overlayfs", "GOMAXPROCS=2", "GOGC=400")
+	snapshotter := "overlayfs"
+	if os.Getenv("SLUICE_MODULES") == "" {
+		snapshotter = "native"
+	}
+	env := append(os.Environ(), "PATH=/bin", "HOME=/", "SLUICE_TOOLS=/bin/tools", "SLUICE_SNAPSHOTTER="+snapshotter, "GOMAXPROCS=2", "GOGC=400")
 	pid, err := syscall.ForkExec(args[0], args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, port.Fd(), port.Fd()}})
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", args[0], err)
