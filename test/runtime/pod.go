@@ -183,7 +183,7 @@ func (p *Pod) limit(r Resources) error {
 	share := shares(r.CPURequest)
 	if p.rt.tree.V2() {
 		return errors.Join(
-			write("cpu.weight", strconv.FormatInt(weight(share), 10)),
+			write("cpu.weight", strconv.FormatInt(Weight(share), 10)),
 			write("cpu.max", fmt.Sprintf("%s %d", limit(quota(r.CPULimit), "max"), period)),
 			write("memory.max", limit(r.MemoryLimit, "max")),
 		)

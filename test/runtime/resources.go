@@ -43,8 +43,8 @@ func quota(milli workload.MilliCPU) int64 {
 	return max(int64(milli)*period/1000, 1000)
 }
 
-// weight returns cgroup v2's cpu.weight for shares, by the mapping of KEP-2254.
-func weight(shares int64) int64 { return 1 + (shares-2)*9999/262142 }
+// Weight returns cgroup v2's cpu.weight for CPU shares, by the mapping of KEP-2254, as the kubelet does.
+func Weight(shares int64) int64 { return 1 + (shares-2)*9999/262142 }
 
 // linux returns what the kubelet sends for a container, see generateLinuxContainerResources.
 func (r Resources) linux(qos workload.QoS, nodeMemory int64) *cri.LinuxContainerResources {

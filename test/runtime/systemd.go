@@ -77,7 +77,7 @@ func (p *Pod) limitSlice(r Resources) error {
 		memory = fmt.Sprint(r.MemoryLimit)
 	}
 	return systemctl("set-property", "--runtime", filepath.Base(p.Cgroup),
-		fmt.Sprintf("CPUWeight=%d", weight(shares(r.CPURequest))), "CPUQuota="+quota, "MemoryMax="+memory, "TasksAccounting=true", "IOAccounting=true")
+		fmt.Sprintf("CPUWeight=%d", Weight(shares(r.CPURequest))), "CPUQuota="+quota, "MemoryMax="+memory, "TasksAccounting=true", "IOAccounting=true")
 }
 
 // DaemonReload makes the machine's systemd read its units again.

@@ -126,7 +126,7 @@ func compare(ctx context.Context, o options, all []setting, r *report.Report) (e
 }
 
 // interleave measures a slice of each cell o.repeat times. What a request costs is measured anew for
-// each repetition, since a virtual machine is faster in some minutes than in others.
+// each repetition, so that a wrong figure does not change the load of the whole run.
 func (b *bed) interleave(ctx context.Context, o options, tallies []*tally) error {
 	for repetition := range o.repeat {
 		if repetition > 0 {

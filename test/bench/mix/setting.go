@@ -101,21 +101,21 @@ type write struct {
 	file, text string
 }
 
+func (w write) do() error { return w.of.WriteFile(w.file, w.text) }
+
 // cgroup is what a write writes to.
 type cgroup interface {
 	File(name string) (string, error)
 	WriteFile(name, text string) error
 }
 
-func (w write) do() error { return w.of.WriteFile(w.file, w.text) }
-
-// sharesOf is the write of CPU shares, or on cgroup v2 of the weight to which the kubelet converts them
-// (CPUSharesToCPUWeight of its pkg/kubelet/cm/helpers_linux.go).
+// sharesOf is the write of CPU shares, or on cgroup v2 of the weight to which the kubelet converts them.
 func sharesOf(c cgroup, shares int) write {
-	if file := weightFile(c); file == "cpu.weight" {
-		return write{c, file, strconv.Itoa(1 + (shares-2)*9999/262142)}
+	file := weightFile(c)
+	if file == "cpu.weight" {
+		shares = int(runtime.Weight(int64(shares)))
 	}
-	return write{c, "cpu.shares", strconv.Itoa(shares)}
+	return write{c, file, strconv.Itoa(shares)}
 }
 
 // weightFile names the file of a cgroup's CPU weight.
