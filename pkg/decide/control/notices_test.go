@@ -88,7 +88,7 @@ func TestNoticeByForecast(t *testing.T) {
 	t.Parallel()
 	n := newNoticed(nil, false)
 	rise := n.Now.Add(20 * time.Minute)
-	n.in.Forecast = &foreseen{from: rise, all: Amount{CPU: 15850}} // of 16 CPUs, and the floor is 0.2
+	n.in.Forecast = &foreseen{from: rise, all: Amount{CPU: 15850}} // leaves 0.15 of 16 CPUs, less than the floor of 0.2
 	if n.run(10 * time.Minute); n.told.Kind != "" || n.notices.WhyClosed() != "" {
 		t.Fatalf("before the forecast sees it: %+v", n.told)
 	}
