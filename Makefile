@@ -54,7 +54,7 @@ EXTERNAL = -count=1 $$(go list ./... | grep -v '/web$$')
 RERUN = --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report
 flaky = { grep -hs . $(1) || true; } | sed 's/^/FLAKY: failed first, passed when run again: /'
 
-.PHONY: help build downloads man deb image release release-check check unit fuzz web-test web-screenshots e2e kube-test vm-test bench bench-mix bench-guest lint vuln sbom manifests demo demo-placement test packages tools kube-tools runtime probe clean
+.PHONY: help build downloads man deb image release release-check check unit fuzz web-test web-screenshots e2e kube-test vm-test bench bench-mix bench-guest bench-classes lint vuln sbom manifests demo demo-placement test packages tools kube-tools runtime probe clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -158,6 +158,9 @@ bench-mix: build tools $(if $(findstring -service,$(FLAGS)),$(TOOLS)/servers) ##
 
 bench-guest: build tools ## bench-mix in a QEMU guest on another kernel (KERNEL=path of a vmlinuz; FLAGS="-parts=mix -work=6ms ...")
 	go run ./test/vm/bench -kernel "$(KERNEL)" -- $(FLAGS)
+
+bench-classes: ## how a kernel ranks batch work below a service, in a QEMU guest (KERNEL=path of a vmlinuz; FLAGS="-levels=30 ...")
+	go run ./test/vm/bench -kernel "$(KERNEL)" -program classes -- $(FLAGS)
 
 # Collecting garbage as often as by default takes a quarter of the linter's time.
 lint: export GOGC := 400

@@ -1,5 +1,6 @@
-// Bench runs bench-mix in a QEMU guest: on cgroup v2, and on another kernel than the host's. Its arguments are those of
-// bench-mix, as -name=value. The emulated CPUs run at the same time, as those of a real machine do, but are slow, so
+// Bench runs a benchmark in a QEMU guest: on cgroup v2, and on another kernel than the host's. It is bench-mix, or
+// classes, which compares how the kernel ranks batch work and has nothing beside it that takes CPU time. Its arguments
+// are those of the benchmark, as -name=value. The emulated CPUs run at the same time, as those of a real machine do, but are slow, so
 // that requests need more work (-work=6ms). Such a guest crashes sometimes.
 package main
 
@@ -19,35 +20,46 @@ import (
 
 func main() {
 	kernel := flag.String("kernel", "", "file of the kernel (vmlinuz); Debian's if empty")
+	program := flag.String("program", "mix", "mix or classes")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [-kernel FILE] [-- FLAG=VALUE of bench-mix...]")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [-kernel FILE] [-program mix|classes] [-- -FLAG=VALUE of the program...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *kernel, flag.Args()); err != nil {
+	if err := run(ctx, *kernel, *program, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
 // run boots the guest from the repository's root, after make build tools, and waits for its end.
-func run(ctx context.Context, kernel string, args []string) error {
+func run(ctx context.Context, kernel, program string, args []string) error {
 	kit := boot.Kit{Repository: ".", Kernel: kernel, Parallel: true}
 	if err := kit.Fetch(); err != nil {
 		return err
 	}
-	files := map[string]string{"bin/sluice": "bin/sluice"}
-	for _, name := range []string{"runc", "probe", "2/containerd", "2/containerd-shim-runc-v2", "2/ctr"} {
-		files["bin/tools/"+name] = filepath.Join("bin/tools", name)
+	built := map[string]string{"init": "./test/vm/init"}
+	files := map[string]string{}
+	switch program {
+	case "classes":
+		built["classes"] = "./test/vm/classes"
+	case "mix":
+		built["mix"] = "./test/bench/mix"
+		files["bin/sluice"] = "bin/sluice"
+		for _, name := range []string{"runc", "probe", "2/containerd", "2/containerd-shim-runc-v2", "2/ctr"} {
+			files["bin/tools/"+name] = filepath.Join("bin/tools", name)
+		}
+	default:
+		return fmt.Errorf("-program: %q is neither mix nor classes", program)
 	}
-	for name, from := range map[string]string{"init": "./test/vm/init", "mix": "./test/bench/mix"} {
-		built, err := kit.Build(name, from, "build")
+	for name, from := range built {
+		file, err := kit.Build(name, from, "build")
 		if err != nil {
 			return err
 		}
-		files[name] = built
+		files[name] = file
 	}
 	root, console := filepath.Join(kit.Dir(), "bench.cpio"), filepath.Join(kit.Dir(), "bench-console.log")
 	if err := boot.WriteRoot(root, files, nil); err != nil {
@@ -58,7 +70,7 @@ func run(ctx context.Context, kernel string, args []string) error {
 		return err
 	}
 	machine := boot.Topology{Sockets: 1, Dies: 1, Cores: 2, Threads: 1, Memory: 4096}
-	words := kit.QEMU(machine, root, disk, console, "SLUICE_TESTS=mix -- "+strings.Join(args, " "))
+	words := kit.QEMU(machine, root, disk, console, "SLUICE_TESTS="+program+" -- "+strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, words[0], append(words[1:], "-serial", "stdio")...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
