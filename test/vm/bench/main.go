@@ -1,7 +1,7 @@
 // Bench runs a benchmark in a QEMU guest: on cgroup v2, and on another kernel than the host's. It is bench-mix, or
-// classes, which compares how the kernel ranks batch work and has nothing beside it that takes CPU time. Its arguments
-// are those of the benchmark, as -name=value. The emulated CPUs run at the same time, as those of a real machine do, but are slow, so
-// that requests need more work (-work=6ms). Such a guest crashes sometimes.
+// classes, which compares how the kernel ranks batch work, and beside which nothing takes CPU time. Bench passes its
+// further arguments to the benchmark; they have the form -name=value. The emulated CPUs run at the same time, as those
+// of a real machine do, but are slow, so that requests need more work (-work=6ms). Such a guest crashes sometimes.
 package main
 
 import (

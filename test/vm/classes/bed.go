@@ -41,10 +41,10 @@ const mostRequests = 8000
 type bed struct {
 	plan
 	cpus    int
-	workers []int // PIDs
-	hogs    []int // PIDs
-	due     int   // writes when requests are due
-	took    *os.File
+	workers []int    // PIDs
+	hogs    []int    // PIDs
+	due     int      // write end of the pipe with the times at which requests are due
+	took    *os.File // read end of the pipe with the latencies
 }
 
 // A slice is what was measured of one setting.

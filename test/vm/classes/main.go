@@ -1,6 +1,6 @@
 // Classes compares what ranks batch work below a service on the kernel that it runs on: Kubernetes' CPU weights,
-// weights of services that are 16 times as large, and these together with the idle class, as Sluice has them. It needs
-// cgroup v2, and nothing else that runs: it is made for the guests of test/vm/bench.
+// weights of services that are 16 times as large, and Sluice's settings, which are such weights and the idle class. It
+// needs cgroup v2 and a machine on which nothing else runs, such as the guests of test/vm/bench.
 package main
 
 import (
@@ -110,7 +110,7 @@ type key struct {
 	setting string
 }
 
-// summarize prints a table: the median slice's mean and percentiles in ms, and CPUs.
+// summarize prints a table with the medians of all slices: latencies in ms, and CPUs.
 func summarize(levels []int, results map[key][]slice) error {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "\nload\tsetting\tmean\tp99\tof slices\tp99.9\tservice\tbatch work")

@@ -8,10 +8,13 @@ import (
 
 func TestRunRefuses(t *testing.T) {
 	good := plan{cost: time.Millisecond, slice: time.Second, repeat: 1, workers: 1}
-	for levels, p := range map[string]plan{"0": good, "10,": good, "ten": good, "100": good, "10": {}} {
-		if err := run(p, levels); err == nil || !strings.Contains(err.Error(), "-") {
-			t.Errorf("levels %q, plan %+v: got error %v, want one that names the flag", levels, p, err)
+	for _, levels := range []string{"0", "10,", "ten", "100"} {
+		if err := run(good, levels); err == nil || !strings.Contains(err.Error(), "-levels") {
+			t.Errorf("levels %q: got error %v, want one that names the flag", levels, err)
 		}
+	}
+	if err := run(plan{}, "10"); err == nil || !strings.Contains(err.Error(), "-work") {
+		t.Errorf("an empty plan: got error %v, want one that names the flags", err)
 	}
 }
 
