@@ -53,21 +53,37 @@ const mostTurns = 4000
 // InTurns makes a system call in which the kernel may work for long, and rests after each turn: a signal interrupts the
 // call, which is then repeated. The kernel must keep what an interrupted call has done. InTurns returns the error of
 // the last call.
-func InTurns(call func() error) error {
+func InTurns(call func() error) error { return inTurns(call, Turn, mostTurns) }
+
+func inTurns(call func() error, turn time.Duration, most int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	process, thread := unix.Getpid(), unix.Gettid()
-	turn := time.AfterFunc(Turn, func() {
-		_ = unix.Tgkill(process, thread, unix.SIGURG) // Go's own signal to threads, which it otherwise ignores
-	})
-	defer turn.Stop()
+	ends, over := time.NewTicker(turn), make(chan struct{})
+	defer ends.Stop()
+	defer close(over)
+	go interrupt(unix.Getpid(), unix.Gettid(), ends.C, over)
 	for n := 1; ; n++ {
 		if err := call(); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 		Rest()
-		if n < mostTurns {
-			turn.Reset(Turn)
+		if n < most {
+			ends.Reset(turn)
+		} else {
+			ends.Stop()
+		}
+	}
+}
+
+// interrupt sends a thread a signal at each tick, until over is closed. It goes on after the first one, which has no
+// effect if the thread has yet to enter the kernel.
+func interrupt(process, thread int, ticks <-chan time.Time, over <-chan struct{}) {
+	for {
+		select {
+		case <-over:
+			return
+		case <-ticks:
+			_ = unix.Tgkill(process, thread, unix.SIGURG) // Go's own signal to threads, which it otherwise ignores
 		}
 	}
 }

@@ -17,12 +17,44 @@ func TestInTurns(t *testing.T) {
 		if calls++; calls > 3 {
 			return unix.EBUSY
 		}
-		minute := unix.NsecToTimespec(int64(time.Minute))
-		return unix.Nanosleep(&minute, nil)
+		return sleepFor(time.Minute)
 	})
 	if !errors.Is(err, unix.EBUSY) || calls != 4 {
 		t.Errorf("%d calls, %v; want 3 that are interrupted, and the error of the last one", calls, err)
 	}
+}
+
+// TestLateCallIsInterrupted makes calls that enter the kernel only after the turn's first signal, as on a busy CPU.
+func TestLateCallIsInterrupted(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	err := InTurns(func() error {
+		if calls++; calls > 2 {
+			return unix.EBUSY
+		}
+		for begin := time.Now(); time.Since(begin) < 2*Turn; {
+		}
+		return sleepFor(time.Minute)
+	})
+	if !errors.Is(err, unix.EBUSY) || calls != 3 {
+		t.Errorf("%d calls, %v; want 2 that are interrupted, and the error of the last one", calls, err)
+	}
+}
+
+// TestTurnsEnd makes calls until InTurns no longer interrupts them.
+func TestTurnsEnd(t *testing.T) {
+	t.Parallel()
+	const turn, most = time.Millisecond, 3
+	calls := 0
+	if err := inTurns(func() error { calls++; return sleepFor(50 * turn) }, turn, most); err != nil || calls <= most {
+		t.Errorf("%d calls, %v; want at least %d that are interrupted, and one that is not", calls, err, most)
+	}
+}
+
+// sleepFor makes a system call that a signal ends early, with EINTR.
+func sleepFor(d time.Duration) error {
+	pause := unix.NsecToTimespec(int64(d))
+	return unix.Nanosleep(&pause, nil)
 }
 
 // TestRestsBesideBusyThreads makes calls that a signal interrupts, while more threads want to run than there are CPUs.
@@ -65,8 +97,7 @@ func TestShortCallIsNotInterrupted(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		pause := unix.NsecToTimespec(int64(3 * Turn))
-		if err := unix.Nanosleep(&pause, nil); err != nil {
+		if err := sleepFor(3 * Turn); err != nil {
 			t.Errorf("a call after the turns: %v", err)
 		}
 	})
