@@ -159,8 +159,8 @@ bench-mix: build tools $(if $(findstring -service,$(FLAGS)),$(TOOLS)/servers) ##
 bench-guest: build tools ## bench-mix in a QEMU guest on another kernel (KERNEL=path of a vmlinuz; FLAGS="-parts=mix -work=6ms ...")
 	go run ./test/vm/bench -kernel "$(KERNEL)" -- $(FLAGS)
 
-bench-classes: ## how a kernel ranks batch work below a service, in a QEMU guest (KERNEL=path of a vmlinuz; FLAGS="-levels=30 ...")
-	go run ./test/vm/bench -kernel "$(KERNEL)" -program classes -- $(FLAGS)
+bench-classes: ## how a kernel ranks batch work below a service, in a QEMU guest (KERNEL=path of a vmlinuz; CPUS=2; FLAGS="-levels=30 ...")
+	go run ./test/vm/bench -kernel "$(KERNEL)" -program classes -cpus $(or $(CPUS),2) -- $(FLAGS)
 
 # Collecting garbage as often as by default takes a quarter of the linter's time.
 lint: export GOGC := 400

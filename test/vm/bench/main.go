@@ -21,21 +21,25 @@ import (
 func main() {
 	kernel := flag.String("kernel", "", "file of the kernel (vmlinuz); Debian's if empty")
 	program := flag.String("program", "mix", "mix or classes")
+	cpus := flag.Int("cpus", 2, "CPUs of the guest, of which no more run at a time than the host has")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [-kernel FILE] [-program mix|classes] [-- -FLAG=VALUE of the program...]")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [-kernel FILE] [-program mix|classes] [-cpus N] [-- -FLAG=VALUE of the program...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *kernel, *program, flag.Args()); err != nil {
+	if err := run(ctx, *kernel, *program, *cpus, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
 // run boots the guest from the repository's root, after make build tools, and waits for its end.
-func run(ctx context.Context, kernel, program string, args []string) error {
+func run(ctx context.Context, kernel, program string, cpus int, args []string) error {
+	if cpus < 1 {
+		return fmt.Errorf("-cpus: %d is less than 1", cpus)
+	}
 	kit := boot.Kit{Repository: ".", Kernel: kernel, Parallel: true}
 	if err := kit.Fetch(); err != nil {
 		return err
@@ -69,7 +73,7 @@ func run(ctx context.Context, kernel, program string, args []string) error {
 	if err := os.WriteFile(disk, make([]byte, 1<<20), 0o600); err != nil {
 		return err
 	}
-	machine := boot.Topology{Sockets: 1, Dies: 1, Cores: 2, Threads: 1, Memory: 4096}
+	machine := boot.Topology{Sockets: 1, Dies: 1, Cores: cpus, Threads: 1, Memory: 4096}
 	words := kit.QEMU(machine, root, disk, console, "SLUICE_TESTS="+program+" -- "+strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, words[0], append(words[1:], "-serial", "stdio")...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
