@@ -167,7 +167,7 @@ lint: export GOGC := 400
 lint: export GOMEMLIMIT := 6GiB
 lint: $(TOOLS)/golangci-lint ## golangci-lint, with vet
 	$(TOOLS)/golangci-lint run
-	for module in configs/package test/external test/helm test/kube; do (cd $$module && ../../$(TOOLS)/golangci-lint run --config ../../.golangci.yml); done
+	for module in configs/package test/external test/helm test/kube test/promql test/sbom; do (cd $$module && ../../$(TOOLS)/golangci-lint run --config ../../.golangci.yml); done
 
 # Without the database, which is on the Internet (VULNDB names a copy, as
 # file:///srv/vulndb), it says so and goes on: findings alone fail.
