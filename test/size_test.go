@@ -14,7 +14,7 @@ func TestSizes(t *testing.T) {
 		t.Skip("it links each program")
 	}
 	dir := t.TempDir()
-	cmd := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "./plugins/...")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-w", "-o", dir+"/", "./plugins/...")
 	cmd.Dir, cmd.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -29,7 +29,7 @@ func TestSizes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const most = 41 // MiB
+		const most = 33 // MiB
 		size := float64(info.Size()) / (1 << 20)
 		t.Logf("%s has %.1f MiB", name, size)
 		if size > most {

@@ -23,9 +23,9 @@ trap 'rm -rf "$work"' EXIT
 host=$(go env GOHOSTARCH)
 for arch in "$host" amd64 arm64; do
 	binary=$dir/sluice-$version-linux-$arch
-	[ -e "$binary" ] || GOARCH=$arch go build -trimpath -buildvcs=true -o "$binary" ./plugins/sluice
+	[ -e "$binary" ] || GOARCH=$arch go build -trimpath -buildvcs=true -ldflags=-w -o "$binary" ./plugins/sluice
 	kube=$dir/sluice-kube-$version-linux-$arch
-	[ -e "$kube" ] || GOARCH=$arch go build -trimpath -buildvcs=true -o "$kube" ./plugins/sluice-kube
+	[ -e "$kube" ] || GOARCH=$arch go build -trimpath -buildvcs=true -ldflags=-w -o "$kube" ./plugins/sluice-kube
 done
 says=$("$dir/sluice-$version-linux-$host" version)
 [[ $says == "sluice $version,"* ]] || fail "the binary says '$says', not $version: is another tag on this commit?"
@@ -47,7 +47,7 @@ for os in linux darwin windows; do
 	for arch in amd64 arm64; do
 		kubectl=$dir/kubectl-sluice-$version-$os-$arch
 		suffix=$([ $os != windows ] || echo .exe)
-		GOOS=$os GOARCH=$arch go build -trimpath -buildvcs=true -o "$kubectl$suffix" ./plugins/kubectl-sluice
+		GOOS=$os GOARCH=$arch go build -trimpath -buildvcs=true -ldflags=-w -o "$kubectl$suffix" ./plugins/kubectl-sluice
 		(cd test/sbom && go run . "$kubectl$suffix" "$kubectl.cdx.json")
 	done
 done
