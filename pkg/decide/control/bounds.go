@@ -69,7 +69,9 @@ func (b *Bounds) Closely() string { return b.closely }
 func (b *Bounds) Step(v *View, disturbed []Disturbance, acts, hold bool) (BatchShare, []Decision) {
 	passed := b.watch.lap(v.Now, b.interval)
 	decisions := b.advise(disturbed)
-	if !acts {
+	if acts {
+		b.said = false
+	} else {
 		b.share = 100
 	}
 	b.cut = min(b.cut+passed, boundCutTime)

@@ -260,6 +260,22 @@ func TestBoundHolds(t *testing.T) {
 	}
 }
 
+// TestBoundAfterPreview checks that a bound that was broken in preview limits batch work as soon as the controller acts.
+func TestBoundAfterPreview(t *testing.T) {
+	t.Parallel()
+	b := newBorne(workload.SLO{RunDelay: 0.2}, inProportion)
+	b.preview = true
+	b.runs(60, 16000)
+	if len(b.decisions) != 1 || b.share.limits() {
+		t.Fatalf("in preview: %+v, %+v", b.share, b.decisions)
+	}
+	b.preview = false
+	b.runs(30, 16000)
+	if !b.share.limits() {
+		t.Errorf("after preview: %+v, %+v", b.share, b.decisions)
+	}
+}
+
 // The share stays within its bounds, never rises while a bound is broken, and returns to 100 % once
 // batch work no longer makes the service wait.
 func TestBoundProperties(t *testing.T) {
