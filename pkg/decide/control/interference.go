@@ -145,17 +145,7 @@ func NewInterference(interval time.Duration) *Interference {
 func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 	passed := f.watch.lap(v.Now, f.interval)
 	f.clock += passed
-	used, sure := f.batch(v)
-	if f.least += passed; v.Share.Percent != boundLeast {
-		f.least = 0
-	}
-	light := used*100 <= v.Allocatable*lightPercent || f.least >= leastShareTime
-	switch {
-	case !light || !sure:
-		f.lightAt = time.Time{}
-	case f.lightAt.IsZero() || v.Now.Before(f.lightAt):
-		f.lightAt = v.Now
-	}
+	used, light, sure := f.load(v, passed)
 	f.pods.begin()
 	f.cycles.begin()
 	f.disturbed = f.disturbed[:0]
@@ -198,6 +188,22 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 	f.pods.end()
 	f.cycles.end()
 	return f.disturbed, decisions
+}
+
+// load returns the CPU usage of batch work, whether it is too little to disturb anybody, and whether it is known.
+func (f *Interference) load(v *View, passed time.Duration) (used workload.MilliCPU, light, sure bool) {
+	used, complete, sure := f.batch(v)
+	if f.least += passed; v.Share.Percent != boundLeast {
+		f.least = 0
+	}
+	light = complete && used*100 <= v.Allocatable*lightPercent || f.least >= leastShareTime
+	switch {
+	case !light || !sure:
+		f.lightAt = time.Time{}
+	case f.lightAt.IsZero() || v.Now.Before(f.lightAt):
+		f.lightAt = v.Now
+	}
+	return used, light, sure
 }
 
 // limited reports whether the newest measurements may show how the pod waits as a culprit or a noisy pod.

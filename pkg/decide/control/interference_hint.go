@@ -66,11 +66,12 @@ func (u *users) share() {
 
 func (u *users) most() []Suspect { return u.top[:u.n] }
 
-// batch sums up the usage of BE pods and host applications, and returns their CPU usage. It
-// returns false if the usage of one is unknown, since nobody knows then whether the load is light.
-func (f *Interference) batch(v *View) (cpu workload.MilliCPU, sure bool) {
+// batch sums up the usage of BE pods and host applications, and returns their CPU usage. It is
+// not sure if the usage of one is unknown now, and not complete if there is a container whose
+// usage can't be measured: nobody knows then whether the load is light.
+func (f *Interference) batch(v *View) (cpu workload.MilliCPU, complete, sure bool) {
 	f.users = [hintKinds]users{}
-	sure = true
+	complete, sure = true, true
 	for i := range v.Pods {
 		p := &v.Pods[i]
 		if p.Class != workload.BE {
@@ -79,6 +80,10 @@ func (f *Interference) batch(v *View) (cpu workload.MilliCPU, sure bool) {
 		var use [hintKinds]float64
 		for k := range v.Containers[p.First : p.First+p.Count] {
 			c := &v.Containers[p.First+k]
+			if c.Unseen {
+				complete = false
+				continue
+			}
 			if !uses(v, c, f.interval) {
 				sure = false
 				continue
@@ -106,7 +111,7 @@ func (f *Interference) batch(v *View) (cpu workload.MilliCPU, sure bool) {
 	for r := range hintKinds {
 		f.users[r].share()
 	}
-	return cpu, sure
+	return cpu, complete, sure
 }
 
 // reportSuffering returns the decision that reports a pod as suffering.

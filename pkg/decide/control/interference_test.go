@@ -102,6 +102,31 @@ func TestInterferenceOfOwnMaking(t *testing.T) {
 	}
 }
 
+// TestInterferenceBesideAVirtualMachine checks that batch work whose usage can't be measured keeps no bound from being measured,
+// and that nothing is learned as if the service were alone.
+func TestInterferenceBesideAVirtualMachine(t *testing.T) {
+	t.Parallel()
+	s := newScene(16)
+	s.run("web", workload.LS, 2000, 0)
+	s.run("vm", workload.BE, 0, 0).Unseen = true
+	s.Pods[0].SLO.RunDelay = 0.2
+	web, vm := s.at("web"), s.at("vm")
+	web.RunDelay.Waiting = 2
+	f := NewInterference(time.Second)
+	var disturbed []Disturbance
+	for range 700 {
+		s.second()
+		vm.CPU.At = time.Time{}
+		disturbed, _ = f.Step(&s.View)
+	}
+	if len(disturbed) != 1 {
+		t.Fatalf("%d pods are measured", len(disturbed))
+	}
+	if got := disturbed[0]; !got.Bounds[0].Measured || got.Bounds[0].Alone || got.Learned {
+		t.Errorf("%+v, %+v", got, got.Bounds)
+	}
+}
+
 // The baseline stays between the lowest and the highest measured value, and the excess is at most
 // what BE work can have caused.
 func TestInterferenceProperties(t *testing.T) {
