@@ -84,7 +84,7 @@ func (a *Cache) Step(v *View) (CacheShare, []Decision) {
 	switch {
 	case reading.rise > mark:
 		taken = isHigh
-	case reading.counted && reading.rise < mark/2:
+	case !reading.unknown && reading.rise < mark/2:
 		taken = isCalm
 	}
 	if a.cfg.MaxMBps > 0 && reading.measured {

@@ -159,6 +159,57 @@ func TestCacheCantTell(t *testing.T) {
 	}
 }
 
+// TestCacheAfterAService checks that batch work gets its cache back once the service that lost some of it is idle,
+// and that nothing changes while nobody counts the service's cache.
+func TestCacheAfterAService(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		set  func(s *cacheScene)
+		want int
+	}{
+		"it is idle":        {func(s *cacheScene) { s.web.CPU.Usage, s.web.Cache.Bandwidth = 0, 0 }, 100},
+		"it is not counted": {func(s *cacheScene) { s.web.Cache.At = time.Time{} }, 80},
+	} {
+		a := sliced(0)
+		s := newCacheScene(a)
+		s.serve(8e6, 200)
+		s.job.Cache.Occupancy = 40e6
+		var got CacheShare
+		for got.Cache != 80 {
+			got, _ = a.Step(s.second())
+		}
+		for range 600 {
+			s.second()
+			test.set(s)
+			got, _ = a.Step(&s.View)
+		}
+		if got.Cache != test.want {
+			t.Errorf("%s: batch work has %d %% of its cache, want %d", name, got.Cache, test.want)
+		}
+	}
+}
+
+// TestCacheBesideAVirtualMachine checks that batch work whose usage can't be measured hides no contention.
+func TestCacheBesideAVirtualMachine(t *testing.T) {
+	t.Parallel()
+	a := sliced(0)
+	s := newCacheScene(a)
+	s.run("vm", workload.BE, 0, 0).Unseen = true
+	s.web, s.job = s.at("web"), s.at("job")
+	s.serve(8e6, 200)
+	s.job.Cache.Occupancy = 40e6
+	var got CacheShare
+	for range 60 {
+		s.second()
+		vm := s.at("vm")
+		vm.CPU.At, vm.Cache.At = time.Time{}, time.Time{}
+		got, _ = a.Step(&s.View)
+	}
+	if got.Cache > 80 {
+		t.Errorf("batch work has %d %% of its cache", got.Cache)
+	}
+}
+
 func TestCacheWidensNoBandwidthUnseen(t *testing.T) {
 	t.Parallel()
 	a := sliced(10000)

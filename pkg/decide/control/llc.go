@@ -32,7 +32,8 @@ type llcPod struct {
 
 // llcReading is the result of one step for all pods.
 type llcReading struct {
-	counted, learned bool // whether some service's cache is counted, and whether such a service ran alone before
+	counted, learned bool // whether the cache of some service that runs is counted, and whether such a service ran alone before
+	unknown          bool // whether the cache of no service that may run is counted, or batch work's usage is not known now
 	ref              string
 	rise             float64 // largest rise of all pods
 	all, batch       float64 // memory traffic of all containers and of batch work, in MB/s
@@ -51,11 +52,13 @@ func counted(v *View) bool {
 
 func (l *llc) measure(v *View, passed time.Duration, mark float64) (reading llcReading) {
 	var held, used float64
-	sure := true
+	complete, sure := true, true
 	for i := range v.Containers {
 		c := &v.Containers[i]
 		batch := c.Class == workload.BE
-		if batch {
+		if batch && c.Unseen {
+			complete = false
+		} else if batch {
 			used += float64(c.CPU.Usage)
 			sure = sure && uses(v, c, l.interval)
 		}
@@ -69,7 +72,8 @@ func (l *llc) measure(v *View, passed time.Duration, mark float64) (reading llcR
 			held += float64(c.Cache.Occupancy)
 		}
 	}
-	light := used*100 <= float64(v.Allocatable)*lightPercent
+	light := complete && used*100 <= float64(v.Allocatable)*lightPercent
+	uncounted := false
 	l.pods.begin()
 	for i := range v.Pods {
 		p := &v.Pods[i]
@@ -77,60 +81,83 @@ func (l *llc) measure(v *View, passed time.Duration, mark float64) (reading llcR
 			continue
 		}
 		s := l.pods.at(p.UID)
-		occupancy, traffic, at, runs := l.of(v, p)
-		if runs && sure {
-			s.enter(occupancy, traffic, held, mark, light, at, passed)
-		}
-		reading.counted = reading.counted || runs
+		use := l.of(v, p)
+		reading.counted = reading.counted || use.counted
+		uncounted = uncounted || !use.counted && !use.idle
 		reading.learned = reading.learned || s.learned >= learnTime
+		if !use.counted || !sure {
+			s.follow(0, passed)
+			continue
+		}
+		s.enter(&use, held, mark, light, passed)
 		if s.rise > reading.rise {
 			reading.ref, reading.rise = p.Ref, s.rise
 		}
 	}
 	l.pods.end()
+	reading.unknown = !sure || uncounted && !reading.counted
 	return reading
 }
 
-// of returns the pod's cache occupancy in bytes and its memory traffic in bytes per CPU second, with the
-// time of the earliest measurement. It returns false if they are unknown or the pod hardly runs.
-func (l *llc) of(v *View, p *Pod) (occupancy, traffic float64, at time.Time, runs bool) {
-	ran := 0.0
-	for i := range v.Containers[p.First : p.First+p.Count] {
-		c := &v.Containers[p.First+i]
-		if !uses(v, c, l.interval) || !knownSlowly(v.Now, c.Cache.At, l.interval) {
-			continue
-		}
-		ran += float64(c.CPU.Usage) / 1000
-		occupancy += float64(c.Cache.Occupancy)
-		traffic += c.Cache.Bandwidth
-		if at.IsZero() || c.Cache.At.Before(at) {
-			at = c.Cache.At
-		}
-	}
-	if ran < leastRunnable {
-		return 0, 0, at, false
-	}
-	return occupancy, traffic / ran, at, true
+// llcUse is how a pod uses the cache.
+type llcUse struct {
+	occupancy, traffic float64   // in bytes, and in bytes per CPU second
+	at                 time.Time // of the earliest measurement
+	counted, idle      bool      // neither is set if the pod may run and its cache is not counted
 }
 
-func (s *llcPod) enter(occupancy, traffic, held, mark float64, light bool, at time.Time, passed time.Duration) {
+func (l *llc) of(v *View, p *Pod) (use llcUse) {
+	var ran, counted float64
+	known := true
+	for i := range v.Containers[p.First : p.First+p.Count] {
+		c := &v.Containers[p.First+i]
+		switch {
+		case c.Unseen:
+		case !uses(v, c, l.interval):
+			known = false
+		case !knownSlowly(v.Now, c.Cache.At, l.interval):
+			ran += float64(c.CPU.Usage) / 1000
+		default:
+			counted += float64(c.CPU.Usage) / 1000
+			use.occupancy += float64(c.Cache.Occupancy)
+			use.traffic += c.Cache.Bandwidth
+			if use.at.IsZero() || c.Cache.At.Before(use.at) {
+				use.at = c.Cache.At
+			}
+		}
+	}
+	use.counted = counted >= leastRunnable
+	use.idle = known && ran+counted < leastRunnable
+	if use.counted {
+		use.traffic /= counted
+	}
+	return use
+}
+
+// enter adds a measurement of a pod that runs, beside batch work that holds so many bytes of the cache.
+func (s *llcPod) enter(use *llcUse, held, mark float64, light bool, passed time.Duration) {
 	rise := 0.0
 	switch share := min(1, passed.Seconds()/learnTime.Seconds()); {
 	case light && s.learned == 0:
-		s.occupancy, s.traffic, s.learned = occupancy, traffic, passed
+		s.occupancy, s.traffic, s.learned = use.occupancy, use.traffic, passed
 	case light:
-		s.occupancy += (occupancy - s.occupancy) * share
-		s.traffic += (traffic - s.traffic) * share
+		s.occupancy += (use.occupancy - s.occupancy) * share
+		s.traffic += (use.traffic - s.traffic) * share
 		s.learned = min(s.learned+passed, learnTime)
 	case s.learned < learnTime: // the pod has not run alone for long enough
-	case occupancy < s.occupancy*(1-mark) && held >= s.occupancy-occupancy:
-		rise = min(mostRise, traffic/max(s.traffic, leastTraffic)-1)
+	case use.occupancy < s.occupancy*(1-mark) && held >= s.occupancy-use.occupancy:
+		rise = min(mostRise, use.traffic/max(s.traffic, leastTraffic)-1)
 	}
 	rise = max(0, rise)
-	s.rise += (rise - s.rise) * min(1, passed.Seconds()/excessTime.Seconds())
-	if !at.Equal(s.latest.at) {
-		s.latest = Reading{from: s.latest.at, at: at, value: rise, above: rise}
+	s.follow(rise, passed)
+	if !use.at.Equal(s.latest.at) {
+		s.latest = Reading{from: s.latest.at, at: use.at, value: rise, above: rise}
 	}
+}
+
+// follow moves the mean towards the newest rise, which is 0 while the pod does not run.
+func (s *llcPod) follow(rise float64, passed time.Duration) {
+	s.rise += (rise - s.rise) * min(1, passed.Seconds()/excessTime.Seconds())
 }
 
 // tell enters how much memory traffic services have gained with cache that they lost, where their cycles per instruction
