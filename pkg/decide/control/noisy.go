@@ -26,11 +26,13 @@ type Noisy struct {
 }
 
 type noise struct {
-	at    time.Time // time of the previous measurement
-	steps int       // consecutive steps above the bound
-	calm  time.Duration
-	text  string            // advice; "" if the pod is not noisy
-	more  workload.MilliCPU // its newest CPU demand, less what it asked for
+	at      time.Time // time of the previous measurement
+	steps   int       // consecutive steps above the bound
+	calm    time.Duration
+	unknown time.Duration     // for which nobody knows how much work it has
+	text    string            // advice; "" if the pod is not noisy
+	ended   string            // why the pod is not noisy any more; "" if it never was
+	more    workload.MilliCPU // its newest CPU demand, less what it asked for
 }
 
 // NewNoisy returns the search for noisy pods. Step must be called once per interval.
@@ -50,12 +52,19 @@ func (n *Noisy) Step(v *View) ([]Advice, []Decision) {
 		s := n.pods.at(p.UID)
 		runnable, requested, at := runnable(v, p, n.interval)
 		s.more = runnable - requested
+		measured := !at.IsZero() && requested > 0
+		if s.unknown += passed; measured {
+			s.unknown = 0
+		}
 		switch {
-		case at.IsZero() || requested == 0:
+		case s.text != "" && s.unknown >= lostTime:
+			*s = noise{unknown: s.unknown, ended: fmt.Sprintf("how much work it has beyond what it asked for has not been known for %v", lostTime)}
+			decisions = append(decisions, Decision{Controller: "noisy", Object: p.Ref, Action: "calm", Why: s.ended})
+		case !measured:
 		case runnable*100 <= requested*noisyPercent:
 			s.steps, s.calm = 0, s.calm+passed
 			if s.text != "" && s.calm >= noisyCalm {
-				s.text = ""
+				s.text, s.ended = "", fmt.Sprintf("its tasks have fitted into the CPUs that it asked for, for %s", noisyCalm)
 				decisions = append(decisions, Decision{
 					Controller: "noisy", Object: p.Ref, Action: "calm", Why: fmt.Sprintf("its tasks fit into the %s CPUs that it asked for again, for %v", inCPUs(requested), noisyCalm),
 					Facts: []Fact{{"runnable_cpus", float64(runnable) / 1000}, {"requested_cpus", float64(requested) / 1000}},
@@ -96,6 +105,14 @@ func (n *Noisy) beyond(p *Pod) workload.MilliCPU {
 func (n *Noisy) isNoisy(p *Pod) bool {
 	s := n.pods.find(p.UID)
 	return s != nil && s.text != ""
+}
+
+// whyEnded returns why a pod is not noisy any more.
+func (n *Noisy) whyEnded(p *Pod) string {
+	if s := n.pods.find(p.UID); s != nil && s.ended != "" {
+		return s.ended
+	}
+	return "it is not noisy any more"
 }
 
 // isLoud reports whether a pod is noisy, or had far more work than it asked for at the newest measurement.

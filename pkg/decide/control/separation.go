@@ -265,7 +265,7 @@ func (s *Separation) advance(v *View, p *Pod, a *separated, disturbed []Disturba
 		s.end(p, a, "restore", "it can't be kept apart any more: "+err.Error(), a.denied)
 		a.spared = unsuspectTime
 	case !noisy.isNoisy(p):
-		s.end(p, a, "restore", fmt.Sprintf("its tasks have fitted into the CPUs that it asked for, for %s", noisyCalm), 0)
+		s.end(p, a, "restore", noisy.whyEnded(p), 0)
 	case !hasNeighbours(v, p):
 		s.end(p, a, "restore", "there is no other LS pod in its pool", 0)
 	case a.phase == apartTried:

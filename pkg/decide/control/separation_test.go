@@ -19,6 +19,7 @@ type hall struct {
 	preview bool
 	busy    bool // another controller observes what one of its changes brings
 	unread  bool // how web waits is not measured
+	unknown bool // how much work the noisy pod has is not measured
 	learned bool // its baseline follows all waiting, as it does without batch work
 	full    error
 	hurt    func() float64
@@ -59,6 +60,9 @@ func (h *hall) waitsForLoud() {
 
 func (h *hall) step() {
 	h.second()
+	if h.unknown {
+		h.at("loud").RunDelay.At = time.Time{}
+	}
 	if !h.unread {
 		for k := range h.latest {
 			h.latest[k] = Reading{from: h.latest[k].at, at: h.Now}
@@ -284,6 +288,27 @@ func TestSeparationEnds(t *testing.T) {
 				t.Errorf("decided %v, last %q, want %q", h.log, last.Why, c.want)
 			}
 		})
+	}
+}
+
+// TestSeparationOfAnUnmeasuredPod checks that a pod goes back if nobody knows any more whether it is noisy.
+func TestSeparationOfAnUnmeasuredPod(t *testing.T) {
+	t.Parallel()
+	h := newHall()
+	h.waitsForLoud()
+	h.steps(20)
+	h.unknown = true
+	h.steps(290)
+	if len(h.apart) != 1 {
+		t.Fatalf("not measured for less than five minutes: apart %v, decided %v", h.apart, h.log)
+	}
+	h.steps(30)
+	const want = "how much work it has beyond what it asked for has not been known for 5m0s"
+	if last := h.decisions[len(h.decisions)-1]; len(h.apart) != 0 || last.Action != "restore" || last.Why != want {
+		t.Errorf("apart %v, decided %v, last %q, want %q", h.apart, h.log, last.Why, want)
+	}
+	if advice, _ := h.noisy.Step(&h.View); len(advice) != 0 {
+		t.Errorf("advice %v", advice)
 	}
 }
 
