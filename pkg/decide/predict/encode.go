@@ -44,6 +44,7 @@ func (m *member) encode(b []byte) []byte {
 			}
 		}
 	}
+	m.histogram.settle()
 	b = le.AppendUint64(b, uint64(m.histogram.reference.Unix()))
 	b = le.AppendUint16(b, uint16(len(m.histogram.weights)))
 	for _, w := range m.histogram.weights {
@@ -186,6 +187,7 @@ func (r *reader) histogram(h *Histogram) {
 	if h.total == 0 {
 		h.reference = time.Time{}
 	}
+	h.newest = h.reference
 }
 
 // latest bounds times, so that differences between them do not overflow.

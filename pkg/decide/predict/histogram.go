@@ -47,6 +47,7 @@ type Histogram struct {
 	scale     *Scale
 	halfLife  time.Duration
 	reference time.Time // time whose samples have the weight 1
+	newest    time.Time // time of the newest sample
 	weights   []float32 // by bucket
 	total     float64
 }
@@ -64,10 +65,13 @@ func (h *Histogram) Add(value, weight float64, at time.Time) {
 	if h.reference.IsZero() {
 		h.reference = at
 	}
-	age := float64(at.Sub(h.reference)) / float64(h.halfLife)
+	age := h.halfLives(at)
 	if age > mostExponent || age < -mostExponent {
-		h.rebase(at, age)
+		h.rebase(at)
 		age = 0
+	}
+	if at.After(h.newest) {
+		h.newest = at
 	}
 	weight *= math.Exp2(age)
 	bucket := h.scale.bucket(value)
@@ -78,9 +82,31 @@ func (h *Histogram) Add(value, weight float64, at time.Time) {
 	h.total += weight
 }
 
+// halfLives returns the time from the reference on in half-lives.
+func (h *Histogram) halfLives(at time.Time) float64 {
+	return float64(at.Sub(h.reference)) / float64(h.halfLife)
+}
+
+// setHalfLife changes how fast samples lose their weight from now on. What they have lost stays
+// lost.
+func (h *Histogram) setHalfLife(halfLife time.Duration) {
+	if halfLife != h.halfLife {
+		h.settle()
+		h.halfLife = halfLife
+	}
+}
+
+// settle makes the newest sample weigh 1, so that no other weight depends on the half-life.
+func (h *Histogram) settle() {
+	if h.total > 0 {
+		h.rebase(h.newest)
+	}
+}
+
 // rebase makes a sample of that time weigh 1. A clock that was set back by many half-lives makes
 // what was measured before worthless.
-func (h *Histogram) rebase(at time.Time, halfLives float64) {
+func (h *Histogram) rebase(at time.Time) {
+	halfLives := h.halfLives(at)
 	factor := math.Exp2(-halfLives)
 	if halfLives < 0 {
 		factor = 0
@@ -90,7 +116,7 @@ func (h *Histogram) rebase(at time.Time, halfLives float64) {
 		h.weights[i] *= float32(factor)
 		h.total += float64(h.weights[i])
 	}
-	h.reference = at
+	h.reference, h.newest = at, at
 }
 
 // Percentile returns the upper end of the bucket that holds this part of the weight, from 0 to 1,

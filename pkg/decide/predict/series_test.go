@@ -47,6 +47,47 @@ func TestBucketsHoldTheirValues(t *testing.T) {
 	}
 }
 
+// What was measured before a change of the half-life has the weight that it had, whether the state was saved meanwhile or not.
+func TestHalfLifeChanges(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before, after time.Duration
+		hours         int // of measurements after the change
+		want          float64
+	}{
+		"longer":  {12 * time.Hour, 24 * time.Hour, 72, 1},
+		"shorter": {24 * time.Hour, 12 * time.Hour, 1, 4},
+	} {
+		for _, saved := range []bool{false, true} {
+			key := Key{Node, "", CPU}
+			cfg := DefaultConfig()
+			cfg.CPU.HalfLife = c.before
+			s := NewSet(cfg)
+			now := begin
+			measure := func(hours int, value float64) {
+				for range 60 * hours {
+					now = now.Add(time.Minute)
+					s.Add(now, key, value)
+				}
+			}
+			measure(20*24, 4)
+			cfg.CPU.HalfLife = c.after
+			if saved {
+				var err error
+				if s, err = Decode(cfg, s.Encode()); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				s.Configure(cfg)
+			}
+			measure(c.hours, 1)
+			if got := s.series[key].histogram.Percentile(0.9); math.Abs(got/c.want-1) > 0.1 {
+				t.Errorf("%s, saved %v: percentile 90 is %g, want %g", name, saved, got, c.want)
+			}
+		}
+	}
+}
+
 // The weight of a sample halves in each half-life, over any time and any jumps of the clock.
 func TestOldSamplesLoseTheirWeight(t *testing.T) {
 	t.Parallel()

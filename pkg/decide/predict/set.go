@@ -67,7 +67,7 @@ func NewSet(cfg Config) *Set { return &Set{cfg: &cfg, series: map[Key]*member{}}
 func (s *Set) Configure(cfg Config) {
 	*s.cfg = cfg
 	for _, m := range s.order {
-		m.histogram.halfLife = cfg.of(m.key.Resource).HalfLife
+		m.histogram.setHalfLife(cfg.of(m.key.Resource).HalfLife)
 	}
 }
 
