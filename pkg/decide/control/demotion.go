@@ -18,10 +18,8 @@ const atQuota = 90
 
 // Shortage is a pool that is over its band and finds no CPUs to take.
 type Shortage struct {
-	Pool int // index in View.Pools
-	// Missing is the CPU that the pool lacks. If it is 0 or less, CPUs can be taken again, and
-	// everything that was demoted for the pool is given back at once.
-	Missing workload.MilliCPU
+	Pool    int               // index in View.Pools
+	Missing workload.MilliCPU // the CPU that the pool lacks, above 0
 	// Apart is set if the pool has CPUs of its own. Demoting containers of a lower pool would
 	// not help it then; only its own containers can be demoted.
 	Apart bool
@@ -76,27 +74,18 @@ func (d *Demotion) Step(v *View, short []Shortage) ([]Quota, []Decision) {
 	d.states.begin()
 	decisions := d.endForbidden(v)
 	d.calm++
-	listed := false
-	for _, s := range short {
-		if s.Missing > 0 {
-			d.calm = 0
-			d.patience.trouble()
-			if !listed {
-				d.list(v)
-				listed = true
-			}
-			decisions = d.cut(v, s, decisions)
-		}
+	if len(short) > 0 {
+		d.calm = 0
+		d.patience.trouble()
+		d.list(v)
 	}
-	switch {
-	case d.calm >= d.cfg.CalmAfter*d.patience.factor():
+	for _, s := range short {
+		decisions = d.cut(v, s, decisions)
+	}
+	if d.calm >= d.cfg.CalmAfter*d.patience.factor() {
 		decisions = d.restore(v, decisions)
 		if len(d.states.of) == 0 && d.calm >= d.cfg.CalmAfter<<mostDoubled {
 			d.patience = patience{}
-		}
-	case d.calm > 0:
-		for _, s := range short {
-			decisions = d.release(v, s.Pool, decisions)
 		}
 	}
 	d.quotas = d.quotas[:0]
@@ -234,17 +223,6 @@ func (d *Demotion) restore(v *View, decisions []Decision) []Decision {
 			Facts: []Fact{{"calm_steps", float64(d.calm)}},
 		})
 		s.quota = quota
-	}
-	return decisions
-}
-
-// release ends all demotions that were made for the pool.
-func (d *Demotion) release(v *View, pool int, decisions []Decision) []Decision {
-	for i := range v.Containers {
-		c := &v.Containers[i]
-		if s := d.states.find(c.ID); s != nil && c.Pool >= pool {
-			decisions = d.free(c, s, decisions, "pool "+v.Pools[pool].Name+" has found CPUs to take")
-		}
 	}
 	return decisions
 }
