@@ -28,6 +28,9 @@ func Bytes(n int64) string {
 // binary are the suffixes of powers of 1024, each followed by an i.
 const binary = "KMGTPE"
 
+// ErrTooLarge is the error for an amount that no Amount can hold.
+var ErrTooLarge = errors.New("is out of range")
+
 var errSyntax = errors.New("must be a number with one of the suffixes m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei, or none")
 
 // maxMilli leaves room to round up to a whole unit.
@@ -51,11 +54,14 @@ func Parse(text string) (Amount, error) {
 		}
 		number = number[:i]
 	}
-	if len(text) > longest || exponent < -maxExponent || exponent > maxExponent {
+	if len(text) > longest || exponent < -maxExponent {
 		return 0, errors.New("is out of range")
 	}
 	if strings.HasPrefix(number, "-") {
 		return 0, errors.New("must not be negative")
+	}
+	if exponent > maxExponent {
+		return 0, ErrTooLarge
 	}
 	number = strings.TrimPrefix(number, "+")
 	if strings.Trim(number, "0123456789.") != "" {
@@ -72,7 +78,7 @@ func Parse(text string) (Amount, error) {
 		milli.Add(milli, big.NewInt(1))
 	}
 	if !milli.IsInt64() || milli.Int64() > maxMilli {
-		return 0, errors.New("is out of range")
+		return 0, ErrTooLarge
 	}
 	return Amount(milli.Int64()), nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/text/quantity"
@@ -27,7 +28,9 @@ const File = "allocated_pods_state"
 const MaxSize = 32 << 20
 
 // maxAmount is above any machine's CPUs in thousandths and memory in bytes, and far below an
-// overflow of a sum of amounts.
+// overflow of a sum of amounts. A larger amount counts as this one, and is no error: the kubelet
+// admits any amount of a resource that its node does not offer, if a pod names its node itself
+// (removeMissingExtendedResources in pkg/kubelet/lifecycle/predicate.go).
 const maxAmount = 1 << 52
 
 // Record holds what the kubelet has granted, by pod UID. A nil Record has no pods.
@@ -232,19 +235,22 @@ func read(l list) (amounts, error) {
 			continue
 		}
 		q, err := quantity.Parse(strings.Trim(string(raw), `"`))
-		if err != nil || q.Value() > maxAmount || name == "cpu" && int64(q) > maxAmount {
+		if errors.Is(err, quantity.ErrTooLarge) {
+			q, err = math.MaxInt64, nil
+		}
+		if err != nil {
 			return amounts{}, fmt.Errorf("the amount %s = %.40q, which is no amount of it", name, raw)
 		}
 		a.mid = a.mid || isMid(name) && q > 0
 		switch {
 		case name == "cpu":
-			a.cpu = workload.Some(workload.MilliCPU(q))
+			a.cpu = workload.Some(workload.MilliCPU(min(q, maxAmount)))
 		case name == "memory":
-			a.memory = workload.Some(q.Value())
+			a.memory = workload.Some(min(q.Value(), maxAmount))
 		case isBatchCPU:
-			a.batchCPU = workload.Some(a.batchCPU.Value + workload.MilliCPU(q.Value()))
+			a.batchCPU = sum(a.batchCPU, workload.Some(workload.MilliCPU(min(q.Value(), maxAmount))))
 		default:
-			a.batchMemory = workload.Some(a.batchMemory.Value + q.Value())
+			a.batchMemory = sum(a.batchMemory, workload.Some(min(q.Value(), maxAmount)))
 		}
 	}
 	return a, nil

@@ -97,6 +97,14 @@ func TestOf(t *testing.T) {
 		"no pod":                     {file("", `{}`), "main", workload.Granted{}},
 		"no pod, 1.37":               {file("v2", `{"podList":"CgQKABIA"}`), "main", workload.Granted{}},
 		"more than any sum may hold": {file("", entry(`"a":`+list(`"batch.sluice.dev/cpu":"4503599627370496"`)+`,"b":`+list(`"batch.sluice.dev/cpu":"4503599627370496"`), "null")), "x", workload.Granted{Pod: true, MostBatchCPU: maxAmount}},
+		"absurd amounts": {
+			file("", entry(`"main":`+list(`"cpu":"5P","memory":"8E","resource.katalyst.kubewharf.io/reclaimed_memory":"9223372036854775807","kubernetes.io/batch-memory":"1e31"`)+`,"b":`+list(`"batch.sluice.dev/memory":"1Gi"`), "null")), "main",
+			workload.Granted{Pod: true, Container: true, CPU: maxAmount, Memory: maxAmount, BatchMemory: maxAmount, MostBatchMemory: maxAmount},
+		},
+		"beside absurd amounts": {
+			file("", `{"entries":{"x":{"ContainerResources":{"main":`+list(`"resource.katalyst.kubewharf.io/reclaimed_memory":"5P"`)+`}},"u":{"ContainerResources":{"main":`+list(`"batch.sluice.dev/cpu":"500"`)+`}}}}`), "main",
+			workload.Granted{Pod: true, Container: true, BatchCPU: 500, MostBatchCPU: 500},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,7 +137,6 @@ func TestNotUnderstood(t *testing.T) {
 		"another entry":       {file("", `{"entries":{"u":{"Containers":[]}}}`), `no ContainerResources for pod "u"`},
 		"no amount":           {file("", entry(`"main":{"requests":{"cpu":"many"}}`, "null")), `for container "main" of pod "u" the amount cpu`},
 		"a negative amount":   {file("", entry(`"main":{"requests":{"memory":"-1"}}`, "null")), "the amount memory"},
-		"an impossible one":   {file("", entry(`"main":{"requests":{"cpu":"5P"}}`, "null")), "the amount cpu"},
 		"of the pod":          {file("", entry(``, `{"requests":{"cpu":"x"}}`)), `for pod "u" the amount cpu`},
 		"too deep":            {file("", strings.Repeat(`{"a":`, 20000)), "not a JSON object"},
 		"too large":           {make([]byte, MaxSize+1), "at most"},

@@ -6,10 +6,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload/grants"
 )
 
-// mostGranted bounds CPUs in thousandths and memory in bytes. It is above any machine's and
-// within the amounts that pkg/workload/grants accepts.
-const mostGranted = 1 << 52
-
 // grant enters what the kubelet will grant to the pod's containers when it admits the pod:
 // their requests, including those of batch resources.
 func (s *podSpec) grant(pod *Pod) error {
@@ -42,10 +38,10 @@ func (r resources) requests() grants.Requests {
 			all[name] = amount.Value
 		}
 		if list.CPU != nil {
-			all["cpu"] = strconv.FormatInt(min(int64(*list.CPU), mostGranted), 10) + "m"
+			all["cpu"] = strconv.FormatInt(int64(*list.CPU), 10) + "m"
 		}
 		if list.Memory != nil {
-			all["memory"] = strconv.FormatInt(min(list.Memory.value(), mostGranted), 10)
+			all["memory"] = strconv.FormatInt(list.Memory.value(), 10)
 		}
 	}
 	return all
