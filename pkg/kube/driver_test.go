@@ -194,6 +194,7 @@ type fakeAPI struct {
 	claim  *resourceapi.ResourceClaim // nil stands for aClaim
 	slices map[string]*resourceapi.ResourceSlice
 	writes []string
+	alters func(*resourceapi.ResourceSlice) // what is written, before it is kept; nil for nothing
 }
 
 func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -240,6 +241,9 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		slice.APIVersion, slice.Kind = "resource.k8s.io/v1", "ResourceSlice"
 		if f.slices == nil {
 			f.slices = map[string]*resourceapi.ResourceSlice{}
+		}
+		if f.alters != nil {
+			f.alters(slice)
 		}
 		f.slices[slice.Name] = slice
 		f.writes = append(f.writes, r.Method)
@@ -407,7 +411,7 @@ func TestLostPlugin(t *testing.T) {
 	if err := d.put(t.Context(), devices); err != nil {
 		t.Fatal(err)
 	}
-	d.slice.done(devices, time.Now())
+	d.slice.done(devices, false, time.Now())
 	if err := d.put(t.Context(), devices); err != nil || api.has() != "POST" {
 		t.Errorf("what is published already is written: %s, %v", api.has(), err)
 	}
@@ -423,11 +427,11 @@ func TestLostPlugin(t *testing.T) {
 		t.Errorf("%s, %v", api.has(), err)
 	}
 	d.slice.check() // while the slice was written: what was read before may be gone
-	d.slice.done(devices, time.Now())
+	d.slice.done(devices, false, time.Now())
 	if _, due := d.slice.next(time.Now()); !due {
 		t.Error("a kubelet that starts does not make the slice due")
 	}
-	d.slice.done(devices, time.Now())
+	d.slice.done(devices, false, time.Now())
 	if _, due := d.slice.next(time.Now()); due {
 		t.Error("a slice that was checked is due again")
 	}

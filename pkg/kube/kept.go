@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ type kept[T any] struct {
 	recheck   bool      // the object may not be what was published
 	published []T
 	at        time.Time // of the last publication
+	altered   bool      // the API server has changed what was published
 }
 
 // These are the times of an object.
@@ -31,7 +33,14 @@ const (
 	keptPause    = 5 * time.Second  // after a request that failed
 	keptRecheck  = 5 * time.Minute  // in case that a change by somebody else was missed
 	keptPatience = 30 * time.Second // until all is withdrawn because the plugin is away: its restart takes less
+
+	operatorPause = 3 * time.Minute // until the next attempt where only an operator can help
 )
+
+// alteredError is of an object that the API server has taken, and of which it keeps something else than it was sent.
+type alteredError struct{ text string }
+
+func (e alteredError) Error() string { return e.text }
 
 func soon(error) time.Duration { return keptPause }
 
@@ -68,7 +77,8 @@ func (k *kept[T]) awake() {
 }
 
 // next returns what to publish, if it is time to. A check that is asked for from then on makes
-// it due again.
+// it due again. An object that the API server alters differs at each check, and each write of it asks for
+// the next one: it is written again only after operatorPause.
 func (k *kept[T]) next(now time.Time) ([]T, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -76,17 +86,19 @@ func (k *kept[T]) next(now time.Time) ([]T, bool) {
 		k.want, k.known = nil, true
 	}
 	since := now.Sub(k.at)
-	due := k.known && (k.recheck || since >= keptRecheck || k.due(k.published, k.want, since))
+	recheck := k.recheck && (!k.altered || since >= operatorPause)
+	due := k.known && (recheck || since >= keptRecheck || k.due(k.published, k.want, since))
 	if due {
 		k.recheck = false
 	}
 	return k.want, due
 }
 
-func (k *kept[T]) done(published []T, now time.Time) {
+// done notes a publication, and whether the API server has altered it.
+func (k *kept[T]) done(published []T, altered bool, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.published, k.at = published, now
+	k.published, k.altered, k.at = published, altered, now
 }
 
 // keep keeps the object until the context ends. It logs once why that fails.
@@ -106,16 +118,21 @@ func (k *kept[T]) keep(ctx context.Context, log logrus.FieldLogger) {
 			continue
 		}
 		err := k.put(ctx, want)
+		_, altered := errors.AsType[alteredError](err)
+		if err == nil || altered {
+			k.done(want, altered, time.Now())
+		}
 		if err == nil {
-			k.done(want, time.Now())
 			told = ""
 			continue
 		}
-		k.check()
 		if ctx.Err() == nil && err.Error() != told {
 			told = err.Error()
 			log.WithError(err).Warn("The " + k.name + " of the node can't be published")
 		}
-		pause(ctx, k.wait(err))
+		if !altered {
+			k.check()
+			pause(ctx, k.wait(err))
+		}
 	}
 }

@@ -64,7 +64,8 @@ func (d *Driver) sliceName(i int) string {
 
 // put lets the slices have these devices. It changes slices that have them already in nothing. A node
 // without devices has no slice. All slices have a generation, and the scheduler waits until it finds as
-// many of the newest one as each of them says.
+// many of the newest one as each of them says. The error is an alteredError if all are written, and the API
+// server keeps other devices.
 func (d *Driver) put(ctx context.Context, devices []cluster.Device) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
@@ -84,11 +85,13 @@ func (d *Driver) put(ctx context.Context, devices []cluster.Device) error {
 		return nil
 	}
 	var owner []metav1.OwnerReference
+	var changed error
 	for i, chunk := range want {
+		var answer resourceapi.ResourceSlice
 		if i < len(found) && found[i].Name != "" {
 			object := &found[i]
 			object.Spec.Devices, object.Spec.Pool = chunk, d.pool(generation+1, len(want))
-			err = d.rest.Put().Resource("resourceslices").Name(object.Name).Body(object).Do(ctx).Error()
+			err = d.rest.Put().Resource("resourceslices").Name(object.Name).Body(object).Do(ctx).Into(&answer)
 		} else {
 			if owner == nil {
 				if owner, err = d.nodeReference(ctx); err != nil {
@@ -97,10 +100,13 @@ func (d *Driver) put(ctx context.Context, devices []cluster.Device) error {
 			}
 			object := &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: d.sliceName(i), OwnerReferences: owner}}
 			object.Spec = resourceapi.ResourceSliceSpec{Driver: claim.Driver, NodeName: &d.client.node, Devices: chunk, Pool: d.pool(generation+1, len(want))}
-			err = d.rest.Post().Resource("resourceslices").Body(object).Do(ctx).Error()
+			err = d.rest.Post().Resource("resourceslices").Body(object).Do(ctx).Into(&answer)
 		}
 		if err != nil {
 			return err
+		}
+		if changed == nil {
+			changed = altered(d.sliceName(i), chunk, answer.Spec.Devices)
 		}
 	}
 	for i := len(want); i < len(found); i++ {
@@ -109,12 +115,32 @@ func (d *Driver) put(ctx context.Context, devices []cluster.Device) error {
 			return err
 		}
 	}
+	if changed != nil {
+		return changed
+	}
 	cpus := 0
 	for i := range devices {
 		cpus += devices[i].CPUs
 	}
 	d.log.WithFields(logrus.Fields{"devices": len(devices), "cpus": cpus}).Info("The CPUs for claims are published")
 	return nil
+}
+
+// altered returns an error if the API server keeps other devices than it was sent. It drops fields of a feature gate that
+// is off, and says nothing of that (dropDisabledFields in pkg/registry/resource/resourceslice/strategy.go of Kubernetes).
+func altered(slice string, sent, kept []resourceapi.Device) error {
+	if apiequality.Semantic.DeepEqual(sent, kept) {
+		return nil
+	}
+	what := "has changed the devices of ResourceSlice " + slice + ": let the admission webhooks and policies of the cluster leave the slices of driver " + claim.Driver + " as they are"
+	for i := range min(len(sent), len(kept)) {
+		if sent[i].AllowMultipleAllocations != nil && kept[i].AllowMultipleAllocations == nil {
+			what = "has dropped allowMultipleAllocations and requestPolicy from the devices of ResourceSlice " + slice + ", so that no claim can have CPUs of them: " +
+				"switch on the feature gate DRAConsumableCapacity, which is on since Kubernetes 1.36, or let devices be cores (the chart's kube.dra.devices: core, or sluice run --claim-devices core)"
+			break
+		}
+	}
+	return alteredError{fmt.Sprintf("the API server %s; sluice-kube tries again every %s", what, operatorPause)}
 }
 
 func (d *Driver) pool(generation int64, count int) resourceapi.ResourcePool {

@@ -40,9 +40,6 @@ var topologyGroup = schema.GroupVersion{Group: "topology.node.k8s.io", Version: 
 // topologies is the resource.
 const topologies = "noderesourcetopologies"
 
-// topologyPause is the time until the next attempt where only an operator can help.
-const topologyPause = 3 * time.Minute
-
 func (c *Client) newTopologyREST() (rest.Interface, error) {
 	return newREST(c.config, "/apis", topologyGroup, func(scheme *runtime.Scheme) error {
 		metav1.AddToGroupVersion(scheme, topologyGroup)
@@ -64,7 +61,7 @@ func (p *Publisher) Topology() (*Topology, error) {
 
 func topologyWait(err error) time.Duration {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsForbidden(err) {
-		return topologyPause
+		return operatorPause
 	}
 	return keptPause
 }
@@ -146,9 +143,9 @@ func (t *Topology) put(ctx context.Context, want []zones.Zone) error {
 func explainTopology(err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%w (the cluster has no custom resource definition of %s.%s: install it, or leave --topology out; sluice-kube looks again every %s)", err, topologies, topologyGroup, topologyPause)
+		return fmt.Errorf("%w (the cluster has no custom resource definition of %s.%s: install it, or leave --topology out; sluice-kube looks again every %s)", err, topologies, topologyGroup, operatorPause)
 	case apierrors.IsConflict(err):
-		return fmt.Errorf("%w (another program publishes it: stop that one on this node, or leave --topology out; sluice-kube tries again every %s)", err, topologyPause)
+		return fmt.Errorf("%w (another program publishes it: stop that one on this node, or leave --topology out; sluice-kube tries again every %s)", err, operatorPause)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w (allow the service account to get, create, patch and delete %s, as the chart does with kube.topology)", err, topologies)
 	}

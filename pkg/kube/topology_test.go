@@ -196,7 +196,7 @@ func TestTopologyFails(t *testing.T) {
 	} {
 		api.status = code
 		err := topology.put(t.Context(), want)
-		if err == nil || !strings.Contains(err.Error(), text) || topologyWait(err) != topologyPause {
+		if err == nil || !strings.Contains(err.Error(), text) || topologyWait(err) != operatorPause {
 			t.Errorf("%d: %v, the next attempt after %s", code, err, topologyWait(err))
 		}
 	}
