@@ -45,9 +45,9 @@ type Evictor struct {
 	events *Events
 	log    logrus.FieldLogger
 	// CoolDown is called before the eviction of the pod with a UID that begins a cool-down of a
-	// length, so that nothing is sold to the pod's successor. It may wait until the context ends;
-	// nil does nothing.
-	CoolDown func(ctx context.Context, uid string, length time.Duration, why string)
+	// length, so that nothing is sold to the pod's successor. It may wait until the context ends.
+	// undo is called if the pod is not evicted. nil does nothing.
+	CoolDown func(ctx context.Context, uid string, length time.Duration, why string) (undo func())
 
 	mu       sync.Mutex
 	orders   map[string]*evictorder.Answer // by ID; nil while the order is carried out
@@ -125,15 +125,15 @@ func (e *Evictor) awaitPods(ctx context.Context) {
 	}
 }
 
-// closeSale closes the sale for the order's cool-down, and waits for that for a short time.
-func (e *Evictor) closeSale(ctx context.Context, o *evictorder.Order) {
+// closeSale closes the sale for the order's cool-down, and waits for that for a short time. undo ends the cool-down.
+func (e *Evictor) closeSale(ctx context.Context, o *evictorder.Order) (undo func()) {
 	length := eviction.CoolDown(o, time.Now())
 	if e.CoolDown == nil || length == 0 {
-		return
+		return func() {}
 	}
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
-	e.CoolDown(ctx, o.UID, length, o.Why)
+	return e.CoolDown(ctx, o.UID, length, o.Why)
 }
 
 func (e *Evictor) remember(id string, a evictorder.Answer) {
@@ -166,15 +166,19 @@ func (e *Evictor) known(uid string, now time.Time) eviction.Known {
 }
 
 // evict evicts the pod of an order. A pod that is not among those of the node is looked for first: it may be gone, and
-// the watch may be late.
+// the watch may be late. The cool-down of an eviction that did not happen ends at once, as the plugin's own does.
 func (e *Evictor) evict(ctx context.Context, o *evictorder.Order, came time.Time) evictorder.Answer {
 	if e.known(o.UID, time.Now()).Missing() {
 		if a := e.request(ctx, o, came, lookOnly); a.Outcome != evictorder.Evicted {
 			return a
 		}
 	}
-	e.closeSale(ctx, o)
-	return e.request(ctx, o, came, really)
+	reopen := e.closeSale(ctx, o)
+	a := e.request(ctx, o, came, really)
+	if a.Outcome != evictorder.Evicted {
+		reopen()
+	}
+	return a
 }
 
 // How an eviction is requested. A dry run counts against no disruption budget: the API server would count a request for

@@ -183,9 +183,11 @@ func TestEvictorAndAClockThatJumps(t *testing.T) {
 }
 
 // TestEvictorAndALateWatch: a pod that the watch does not have is looked for by a dry run, and evicted if it is there.
+// If it is not evicted, the cool-down of its order ends.
 func TestEvictorAndALateWatch(t *testing.T) {
 	t.Parallel()
-	const dry, evicts = "dry run", "eviction"
+	const dry, evicts, cools, reopens = "dry run", "eviction", "cool-down", "its end"
+	budget := says(429, "", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429,"message":"Cannot evict pod.","details":{"causes":[{"reason":"DisruptionBudget","message":"web needs 1"}]}}`)
 	created, missing := says(201, "", success), says(404, "", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"pods \"p\" not found"}`)
 	for name, test := range map[string]struct {
 		replies []func(http.ResponseWriter)
@@ -193,9 +195,11 @@ func TestEvictorAndALateWatch(t *testing.T) {
 		did     []string
 	}{
 		"the pod is gone":     {[]func(http.ResponseWriter){missing}, evictorder.Gone, []string{dry}},
-		"the pod is there":    {[]func(http.ResponseWriter){says(503, "", "no etcd"), created, created}, evictorder.Evicted, []string{dry, dry, "cool-down", evicts}},
-		"it ends in between":  {[]func(http.ResponseWriter){created, missing}, evictorder.Gone, []string{dry, "cool-down", evicts}},
-		"its budget is spent": {[]func(http.ResponseWriter){says(429, "", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429,"message":"Cannot evict pod.","details":{"causes":[{"reason":"DisruptionBudget","message":"web needs 1"}]}}`)}, evictorder.Refused, []string{dry}},
+		"the pod is there":    {[]func(http.ResponseWriter){says(503, "", "no etcd"), created, created}, evictorder.Evicted, []string{dry, dry, cools, evicts}},
+		"it ends in between":  {[]func(http.ResponseWriter){created, missing}, evictorder.Gone, []string{dry, cools, evicts, reopens}},
+		"its budget is spent": {[]func(http.ResponseWriter){budget}, evictorder.Refused, []string{dry}},
+		"in between":          {[]func(http.ResponseWriter){created, budget}, evictorder.Refused, []string{dry, cools, evicts, reopens}},
+		"it fails":            {[]func(http.ResponseWriter){created, says(403, "", "no")}, evictorder.Failed, []string{dry, cools, evicts, reopens}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -213,7 +217,10 @@ func TestEvictorAndALateWatch(t *testing.T) {
 			log, _ := logtest.NewNullLogger()
 			node := &plugin{}
 			e := NewEvictor(client, node, &Pods{store: cache.NewStore(cache.MetaNamespaceKeyFunc), controller: synced{}}, client.Events(log), log)
-			e.CoolDown = func(context.Context, string, time.Duration, string) { did = append(did, "cool-down") }
+			e.CoolDown = func(context.Context, string, time.Duration, string) func() {
+				did = append(did, cools)
+				return func() { did = append(did, reopens) }
+			}
 			now := time.Now()
 			o := evictorder.Order{ID: "a-1", UID: "u", Namespace: "ns", Name: "p", DecidedAt: now, Deadline: now.Add(time.Minute), CoolDownUntil: now.Add(time.Minute)}
 			e.carryOut(t.Context(), o)

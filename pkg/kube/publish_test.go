@@ -115,7 +115,7 @@ func TestReportIsRefused(t *testing.T) {
 	for status, requests := range map[int]int{0: 1, http.StatusForbidden: 2, http.StatusUnprocessableEntity: 2, http.StatusBadRequest: 2, http.StatusServiceUnavailable: 1} {
 		p, server := openNode(t, true)
 		server.status = status
-		p.coolDown.until = time.Now().Add(time.Hour)
+		p.coolDown.holds = []*hold{{until: time.Now().Add(time.Hour)}}
 		p.step(t.Context(), false)
 		reason := selling.CoolDown
 		if status == http.StatusServiceUnavailable {
@@ -141,7 +141,7 @@ func TestClosingDoesNotWait(t *testing.T) {
 		}
 	}
 	step("open", 0, "")
-	p.coolDown.until = time.Now().Add(time.Hour)
+	p.coolDown.holds = []*hold{{until: time.Now().Add(time.Hour)}}
 	step("an eviction", 1, "")
 	step("after its failure", 1, "")
 	p.retry = 0
