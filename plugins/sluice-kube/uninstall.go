@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sluice-dev/sluice/pkg/kube"
 	"github.com/sluice-dev/sluice/plugins/internal/buildinfo"
@@ -43,10 +44,14 @@ it publishes again.`,
 					return fmt.Errorf("the list of nodes: %w", err)
 				}
 			}
+			remove, left := client.Withdraw, "nothing of Sluice"
 			if topology {
-				return withdraw(c, "no NodeResourceTopology of Sluice", client.WithdrawTopology, nodes)
+				remove, left = client.WithdrawTopology, "no NodeResourceTopology of Sluice"
 			}
-			return withdraw(c, "nothing of Sluice", client.Withdraw, nodes)
+			if all {
+				remove = unlessGone(remove)
+			}
+			return withdraw(c, left, remove, nodes)
 		},
 	}
 	nodeFlag(cmd, &node)
@@ -54,6 +59,18 @@ it publishes again.`,
 	cmd.Flags().BoolVar(&all, "all-nodes", false, "all nodes of the cluster")
 	cmd.Flags().BoolVar(&topology, "topology", false, "remove the NodeResourceTopology alone")
 	return cmd
+}
+
+// unlessGone takes it for success that a node is gone: nodes go while the others are dealt with, and what was published
+// on them goes with them.
+func unlessGone(remove func(context.Context, string) error) func(context.Context, string) error {
+	return func(ctx context.Context, node string) error {
+		err := remove(ctx, node)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
 }
 
 // withdraw goes on with the other nodes where one fails.
