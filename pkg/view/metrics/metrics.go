@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
 // Source provides the status; the agent implements it.
@@ -84,6 +85,13 @@ func Handler(source Source, names bool) http.Handler {
 // Path is the path of the metrics on the status socket and over TCP.
 const Path = "/metrics"
 
+// These constants bound what clients of the address can hold open: everybody who reaches it may
+// connect. A connection without a request ends soon, so that it is in no scraper's way.
+const (
+	maxConnections = 64
+	idleTime       = 5 * time.Second
+)
+
 // Serve answers scrapes on an address until the context ends.
 func Serve(ctx context.Context, address string, handler http.Handler) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
@@ -92,7 +100,10 @@ func Serve(ctx context.Context, address string, handler http.Handler) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+Path, handler)
-	server := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	server := &http.Server{
+		Handler: mux, ConnState: statusapi.LimitConnections(maxConnections),
+		ReadTimeout: idleTime, WriteTimeout: 10 * time.Second, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
+	}
 	defer context.AfterFunc(ctx, func() {
 		server.Close() //nolint:errcheck // the process ends
 	})()

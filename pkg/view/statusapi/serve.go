@@ -87,7 +87,7 @@ func ServeOn(ctx context.Context, listener net.Listener, h http.Handler, a Admis
 		ReadHeaderTimeout: readTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 	}
 	if a.MaxConnections > 0 {
-		server.ConnState = limitConnections(int64(a.MaxConnections))
+		server.ConnState = LimitConnections(a.MaxConnections)
 	}
 	defer context.AfterFunc(ctx, func() {
 		server.Close() //nolint:errcheck // the process ends
@@ -98,15 +98,16 @@ func ServeOn(ctx context.Context, listener net.Listener, h http.Handler, a Admis
 	return nil
 }
 
-// limitConnections closes each connection that is one too many. http.Server calls it once for a
-// new connection, before anything is read from it, and once when it has ended. A limiting
-// listener, as that of golang.org/x/net/netutil, would hide the socket that tells the peer.
-func limitConnections(most int64) func(net.Conn, http.ConnState) {
+// LimitConnections returns a hook for http.Server's ConnState that closes each connection beyond
+// the limit at once. The server calls it once for a new connection, before anything is read from
+// it, and once when it has ended. A limiting listener, as that of golang.org/x/net/netutil, would
+// hide the socket that tells the peer, and let new clients wait for idle ones.
+func LimitConnections(most int) func(net.Conn, http.ConnState) {
 	var open atomic.Int64
 	return func(conn net.Conn, state http.ConnState) {
 		switch state {
 		case http.StateNew:
-			if open.Add(1) > most {
+			if open.Add(1) > int64(most) {
 				conn.Close() //nolint:errcheck // the server finds it closed, and ends it
 			}
 		case http.StateClosed:
