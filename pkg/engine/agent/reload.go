@@ -52,7 +52,8 @@ func (a *Agent) Reconfigure(r Reload) (restart []string, err error) {
 // loop's limits can only be given back once that write has ended.
 const memoryBusyTime = 10 * time.Second
 
-var errMemoryBusy = errors.New("memory is still being reclaimed from batch pods, so the file was not applied: save it again to retry")
+// ErrMemoryBusy says that such a write has not ended in time. The caller tries again later.
+var ErrMemoryBusy = errors.New("memory is still being reclaimed from batch pods: Sluice tries again by itself until that has ended")
 
 // RefuseConfig records, for the status, that a configuration file is invalid and not in force.
 func (a *Agent) RefuseConfig(hash string, problem error) {
@@ -75,7 +76,7 @@ func (a *Agent) noteReload(hash string, problem error) {
 // reconfigure applies a configuration in the event loop's goroutine.
 func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	if a.loop.Memory.IsBusy() {
-		return nil, errMemoryBusy
+		return nil, ErrMemoryBusy
 	}
 	cfg, restart, err := a.takeable(r.Config)
 	if err != nil {

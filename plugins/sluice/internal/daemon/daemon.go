@@ -191,10 +191,8 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 		return nil, nil, err
 	}
 	s.acting.running.Go(func() { a.Run(loop) })
-	s.reload.agent = a
-	if s.KubeSocket != "" {
-		s.acting.running.Go(func() { s.reload.retryParts(loop) })
-	}
+	s.reload.agent, s.reload.reconfigure = a, a.Reconfigure
+	s.acting.running.Go(func() { s.reload.retryRefused(loop) })
 	s.acting.running.Go(func() { trimMemory(loop) })
 	s.acting.running.Go(func() { logRuntimes(loop, s.HostRoot, log) })
 	if s.LabelsFile != "" {

@@ -23,7 +23,8 @@ import (
 // partsFile is the name of the file in the state folder with the fleet's parts.
 const partsFile = "fleet-parts.json"
 
-// These are the pauses between two attempts to put a part in force that the node has refused.
+// These are the pauses between two attempts to put a part in force that the node has refused. A
+// file for which the node was busy is tried again after the first one each time.
 const (
 	firstPause = 10 * time.Second
 	mostPause  = 10 * time.Minute
@@ -59,7 +60,7 @@ func (r *reloader) apply(text []byte, hash string, wanted []policy.Part, kubelet
 	if hash == "" && reflect.DeepEqual(now, r.fleet) {
 		return nil, nil
 	}
-	restart, err = r.agent.Reconfigure(agent.Reload{Config: cfg, Hash: hash, Parts: now.Results, Adapt: r.service.adapt(r.log)})
+	restart, err = r.reconfigure(agent.Reload{Config: cfg, Hash: hash, Parts: now.Results, Adapt: r.service.adapt(r.log)})
 	if err != nil {
 		return nil, err
 	}
@@ -142,8 +143,9 @@ func (r *reloader) setParts(parts []policy.Part) error {
 	return nil
 }
 
-// retryParts tries to put in force the parts that the node has refused, until the context ends.
-func (r *reloader) retryParts(ctx context.Context) {
+// retryRefused tries to put in force the parts that the node has refused, and a file for which it was
+// busy, until the context ends.
+func (r *reloader) retryRefused(ctx context.Context) {
 	ticker := time.NewTicker(firstPause)
 	defer ticker.Stop()
 	for {
@@ -152,11 +154,12 @@ func (r *reloader) retryParts(ctx context.Context) {
 			return
 		case now := <-ticker.C:
 			r.retry(now)
+			r.retryFile()
 		}
 	}
 }
 
-// retry tries it once if it is time. Each attempt that changes nothing doubles the pause.
+// retry tries the parts once if it is time. Each attempt that changes nothing doubles the pause.
 func (r *reloader) retry(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

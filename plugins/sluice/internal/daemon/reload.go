@@ -3,6 +3,7 @@ package daemon
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -19,47 +20,74 @@ import (
 // reloader applies changes of the configuration file, and of the parts that the fleet's policy lays
 // over it, to the plugin.
 type reloader struct {
-	service *service
-	agent   *agent.Agent
-	log     *logrus.Logger
-	file    string
-	state   string // folder with the file of the parts
+	service     *service
+	agent       *agent.Agent
+	reconfigure func(agent.Reload) (restart []string, err error) // the agent's
+	log         *logrus.Logger
+	file        string
+	state       string // folder with the file of the parts
 
-	mu    sync.Mutex
-	hash  string // hash of the text read last
-	base  []byte // text in force, without the parts
-	fleet fleetParts
-	saved bool          // whether the state folder has them
-	again time.Time     // when refused parts are tried again
-	pause time.Duration // the last one before that
+	mu      sync.Mutex
+	hash    string      // hash of the text read last; "" if the file is known to be missing
+	refused os.FileInfo // of the file with that text if the text was refused, otherwise nil
+	busy    bool        // it was refused because memory was being reclaimed
+	base    []byte      // text in force, without the parts
+	fleet   fleetParts
+	saved   bool          // whether the state folder has them
+	again   time.Time     // when refused parts are tried again
+	pause   time.Duration // the last one before that
 }
 
-// read reads the file and applies it if it has changed or if somebody asked for a reload.
+// read reads the file and applies it if it has changed, if it was refused and has been saved again,
+// or if somebody asked for a reload. Events on other files of its folder change nothing.
 func (r *reloader) read(signalled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	text, err := os.ReadFile(r.file)
+	info, err := os.Stat(r.file) // before the text: a file that changes in between counts as saved again
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(r.file)
+	}
 	if err != nil {
 		if r.hash == "" && !signalled { // log this only once
 			return
 		}
-		r.hash = ""
+		r.hash, r.refused, r.busy = "", nil, false
 		r.refuse("", fmt.Errorf("%w; the configuration before stays in force", err))
 		return
 	}
 	hash := hashOf(text)
-	if hash == r.hash && !signalled {
+	savedAgain := r.refused != nil && (!os.SameFile(info, r.refused) || !info.ModTime().Equal(r.refused.ModTime()))
+	if hash == r.hash && !savedAgain && !signalled {
 		return
 	}
-	r.hash = hash
+	r.hash, r.refused = hash, nil
+	if err = r.load(text, hash); err != nil {
+		r.refused = info
+	}
+	r.busy = errors.Is(err, agent.ErrMemoryBusy)
+}
+
+// retryFile tries the file again if memory was being reclaimed when it was read.
+func (r *reloader) retryFile() {
+	r.mu.Lock()
+	busy := r.busy
+	r.mu.Unlock()
+	if busy {
+		r.read(true)
+	}
+}
+
+// load applies a text of the configuration. The caller has locked mu.
+func (r *reloader) load(text []byte, hash string) error {
 	if _, err := config.Parse(text); err != nil {
 		r.refuse(hash, err)
-		return
+		return err
 	}
 	restart, err := r.apply(text, hash, r.fleet.Wanted, r.fleet.Kubelet)
 	if err != nil {
 		r.report(err)
-		return
+		return err
 	}
 	if err := r.saveParts(); err != nil {
 		r.log.WithError(err).Warn("A restart of sluice may forget which parts of the fleet's policy are in force")
@@ -68,9 +96,10 @@ func (r *reloader) read(signalled bool) {
 	if len(restart) > 0 {
 		log = log.WithField("restart", strings.Join(restart, " "))
 		log.Warn("Configuration reloaded, but for keys that take a restart of Sluice")
-		return
+		return nil
 	}
 	log.Info("Configuration reloaded")
+	return nil
 }
 
 func (r *reloader) refuse(hash string, err error) {
