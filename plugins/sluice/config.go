@@ -36,8 +36,8 @@ func newConfigDiff() *cobra.Command {
 		Short: "Show what a configuration would change on this node, without changing it",
 		Long: `Compare a configuration file with the one the running plugin uses: changed keys,
 changed CPUs of pools, containers that would move or get other settings, and
-keys that need a restart. The running plugin computes the answer and changes
-nothing.
+keys that need a restart. The running plugin computes the answer, with the parts
+of the fleet's policy over the file as in a reload, and changes nothing.
 
 Exit status: 0 no change, 1 the file is not usable or the plugin does not
 answer, 2 invalid command line, 3 something would change.`,

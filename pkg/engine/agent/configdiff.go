@@ -10,13 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// ConfigDiff lists what the given text of a configuration would change if it were applied now.
-// It changes nothing.
-func (a *Agent) ConfigDiff(text []byte) (d *status.ConfigDiff, err error) {
-	cfg, err := config.Parse(text)
-	if err != nil {
-		return &status.ConfigDiff{Problem: err.Error()}, nil //nolint:nilerr // an invalid configuration is a valid result
-	}
+// ConfigDiff lists what a configuration would change if it were applied now. It changes nothing.
+func (a *Agent) ConfigDiff(cfg *config.Config) (d *status.ConfigDiff, err error) {
 	err = a.events.Do("config diff", func() error {
 		d = a.configDiff(cfg)
 		return nil

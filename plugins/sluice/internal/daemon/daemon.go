@@ -206,7 +206,7 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 		s.acting.running.Go(func() { h.run(loop) })
 	}
 	s.acting.running.Go(func() {
-		routes := []statusapi.Route{s.metrics(loop, &cfg.Metrics, a, log), statusapi.ConfigRoute(a.ConfigDiff), statusapi.LogRoute(os.DirFS(at.State))}
+		routes := []statusapi.Route{s.metrics(loop, &cfg.Metrics, a, log), statusapi.ConfigRoute(s.reload.diff), statusapi.LogRoute(os.DirFS(at.State))}
 		var source interface {
 			statusapi.Source
 			statusapi.Refuser

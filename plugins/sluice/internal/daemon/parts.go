@@ -47,16 +47,10 @@ func (f *fleetParts) refused() bool {
 // apply applies a text of the configuration with parts over it, for a kubelet of that version. hash
 // is that of a text that may have changed, or "". The caller has locked mu.
 func (r *reloader) apply(text []byte, hash string, wanted []policy.Part, kubelet string) (restart []string, err error) {
-	pulse, err := r.agent.Pulse()
+	now, cfg, err := r.compose(text, wanted, kubelet)
 	if err != nil {
 		return nil, err
 	}
-	now, cfg, err := r.merge(text, wanted, pulse.Synced, r.accepts)
-	if err != nil {
-		return nil, err
-	}
-	now.Kubelet = kubelet
-	fit(cfg, kubelet)
 	if hash == "" && reflect.DeepEqual(now, r.fleet) {
 		return nil, nil
 	}
@@ -72,6 +66,20 @@ func (r *reloader) apply(text []byte, hash string, wanted []policy.Part, kubelet
 	r.saved = r.saved && reflect.DeepEqual(now, r.fleet)
 	r.base, r.fleet = text, now
 	return restart, nil
+}
+
+// compose returns the configuration of a text with parts over it, for a kubelet of that version.
+func (r *reloader) compose(text []byte, wanted []policy.Part, kubelet string) (now fleetParts, cfg *config.Config, err error) {
+	pulse, err := r.agent.Pulse()
+	if err != nil {
+		return now, nil, err
+	}
+	if now, cfg, err = r.merge(text, wanted, pulse.Synced, r.accepts); err != nil {
+		return now, nil, err
+	}
+	now.Kubelet = kubelet
+	fit(cfg, kubelet)
+	return now, cfg, nil
 }
 
 // accepts is the agent's answer, with the keys whose values are not in force before a restart. A

@@ -87,7 +87,7 @@ func (n *partsNode) has(what, parts, problem, key, value string) {
 		if err != nil {
 			return err
 		}
-		diff, err := n.a.ConfigDiff([]byte(""))
+		diff, err := n.a.ConfigDiff(config.Default())
 		if err != nil {
 			return err
 		}

@@ -102,6 +102,21 @@ func (r *reloader) load(text []byte, hash string) error {
 	return nil
 }
 
+// diff lists what a text of the configuration would change if it were the file's now, below the
+// parts. It changes nothing.
+func (r *reloader) diff(text []byte) (*status.ConfigDiff, error) {
+	if _, err := config.Parse(text); err != nil {
+		return &status.ConfigDiff{Problem: err.Error()}, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, cfg, err := r.compose(text, r.fleet.Wanted, r.fleet.Kubelet)
+	if err != nil {
+		return nil, err
+	}
+	return r.agent.ConfigDiff(cfg)
+}
+
 func (r *reloader) refuse(hash string, err error) {
 	r.agent.RefuseConfig(hash, err)
 	r.report(err)

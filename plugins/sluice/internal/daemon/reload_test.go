@@ -2,11 +2,17 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/cluster/policy"
 	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
 // A file that is refused is tried again when it is saved again, and by itself where the agent was
@@ -75,4 +81,32 @@ func TestRefusedFileIsTriedAgain(t *testing.T) {
 	r.read(false)
 	r.retryFile()
 	tried("in force, and saved again", 1)
+}
+
+// The answer to what a file would change has the fleet's parts over the file, as a reload has.
+func TestConfigDiffHasTheParts(t *testing.T) {
+	t.Parallel()
+	const own = "mode: preview\ncontrol: {batch: {floorPercent: 3}}\n"
+	n := newPartsNode(t, own, "control")
+	n.start()
+	n.synchronize()
+	n.send(policy.Part{Name: "night", Text: "control: {batch: {floorPercent: 5}}"})
+	logFile := "log: {file: " + filepath.Join(n.root, "log") + "}\n" // as start sets it
+	for text, want := range map[string]string{
+		own: "[]",
+		"mode: preview\ncontrol: {batch: {floorPercent: 5}}\n":                    "[]", // without the part it would take its place
+		"mode: preview\ncontrol: {batch: {floorPercent: 4}}\ndriftInterval: 2s\n": "[{driftInterval 900ms 2s}]",
+	} {
+		var d *status.ConfigDiff
+		await(t, func() (err error) {
+			d, err = statusapi.NewClient(n.o.StatusSocket).ConfigDiff(t.Context(), []byte(text+logFile))
+			return err
+		})
+		if got := fmt.Sprint(d.Keys); got != want || d.Problem != "" {
+			t.Errorf("%q would change %s, %q, want %s", text, got, d.Problem, want)
+		}
+	}
+	if d, err := n.s.reload.diff([]byte("mode: of\n")); err != nil || !strings.Contains(d.Problem, "line 1: mode") {
+		t.Errorf("a mistake: %+v, %v", d, err)
+	}
 }
