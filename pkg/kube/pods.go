@@ -59,6 +59,7 @@ type Pods struct {
 	controller cache.Controller
 	names      map[selling.Kind]string
 	changes    atomic.Int64
+	denied     denial
 
 	known    int64 // number of changes that the rest knows
 	requests []selling.Pod
@@ -72,7 +73,7 @@ func (c *Client) Pods(names map[selling.Kind]string, changed func()) *Pods {
 	which = fields.AndSelectors(fields.OneTermEqualSelector("spec.nodeName", c.node), which)
 	p := &Pods{names: names, known: -1}
 	p.store, p.controller = cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(c.rest, "pods", metav1.NamespaceAll, which),
+		ListerWatcher: p.denied.noted(cache.NewListWatchFromClient(c.rest, "pods", metav1.NamespaceAll, which)),
 		ObjectType:    &corev1.Pod{},
 		Transform:     func(object any) (any, error) { return p.trim(object), nil },
 		Handler: tell(func() {
@@ -86,8 +87,8 @@ func (c *Client) Pods(names map[selling.Kind]string, changed func()) *Pods {
 // Run follows the pods until stop is closed.
 func (p *Pods) Run(stop <-chan struct{}) { p.controller.Run(stop) }
 
-// Synced reports whether all pods are known.
-func (p *Pods) Synced() bool { return p.controller.HasSynced() }
+// Synced reports whether all pods are known. They are not any more if the API server denies them for long.
+func (p *Pods) Synced() bool { return p.controller.HasSynced() && !p.denied.lasts(time.Now()) }
 
 // All returns the pods. They must not be changed.
 func (p *Pods) All() []*Pod {

@@ -27,7 +27,7 @@ type Input struct {
 	Heard     time.Duration     // time of the latest report; 0 before the first
 	Connected bool              // to the plugin, which has reported since
 	Pods      []Pod             // bound to the node, and not ended
-	PodsBlind bool              // the pods have not been known for Silence; Pods is empty then
+	PodsBlind bool              // the pods have not been known for Silence at least; Pods is empty then
 	Requested nodereport.Amount // CPU and memory that the pods request which the kubelet has admitted
 	Object    *Object           // the node object; nil if there is none, or it is not known
 	Leaving   bool              // this process is about to end
@@ -194,7 +194,7 @@ func (s *Seller) judge(in *Input) (ready Condition, shut *Reason, known bool) {
 	case in.Leaving:
 		ready.Reason = Reason{Stopping, "sluice-kube is stopping, and sells nothing until it is back."}
 	case in.PodsBlind:
-		ready.Reason = Reason{PodsUnknown, fmt.Sprintf("sluice-kube has not been able to read the node's pods for %v: allow its service account to list and watch pods, as the chart's ClusterRole does, and see its log.", Silence)}
+		ready.Reason = Reason{PodsUnknown, fmt.Sprintf("sluice-kube has not been able to read the node's pods for %v or more: allow its service account to list and watch pods, as the chart's ClusterRole does, and see its log.", Silence)}
 	case in.silent():
 		ready.Reason = Reason{PluginSilent, fmt.Sprintf("sluice has not reported for more than %v: see whether its container runs.", min(in.Now-in.Heard, Silence).Truncate(Stall))}
 	case r == nil:
