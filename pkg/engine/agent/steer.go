@@ -9,18 +9,23 @@ import (
 )
 
 // steer starts moving interrupts and unbound work queues where the CPUs that they may use have
-// changed.
+// changed. Preview gives back what was moved before, because it belongs to no container and so
+// would stay for good.
 func (a *Agent) steer() {
-	if a.Synced {
-		a.steering.Steer(a.steered(), func() bool { return a.Authority().Writes })
+	if !a.Synced {
+		return
 	}
+	want := a.steered()
+	a.steering.Steer(want, func() bool {
+		return a.Authority().Writes || a.Config.Mode == config.Preview && want.IsEmpty()
+	})
 }
 
 // steered lists the interrupts and work queues that the configuration keeps off LSE containers'
 // CPUs.
 func (a *Agent) steered() irq.Desire {
 	want := irq.Desire{Online: a.Ledger.Machine().Online}
-	if !a.Config.Steer.IRQs && !a.Config.Steer.Workqueues {
+	if a.Config.Mode == config.Preview || !a.Config.Steer.IRQs && !a.Config.Steer.Workqueues {
 		return want
 	}
 	var lse cpuset.Set

@@ -73,6 +73,7 @@ type steered struct {
 	t      *testing.T
 	kernel *affinities
 	log    *logtest.Hook
+	drift  time.Duration // the configured driftInterval, which no test changes
 	stop   func()
 }
 
@@ -93,7 +94,7 @@ func steeredAgent(t *testing.T, kernel *affinities, file, yaml string) *steered 
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	go a.Run(ctx)
-	return &steered{a, t, kernel, hook, func() { stop(); synctest.Wait() }}
+	return &steered{a, t, kernel, hook, cfg.DriftInterval, func() { stop(); synctest.Wait() }}
 }
 
 var lsePod = workload.Pod{
@@ -126,7 +127,7 @@ func (s *steered) unpin(id string) {
 
 // passes waits for some periodic passes.
 func (s *steered) passes() {
-	time.Sleep(3*s.Config.DriftInterval + time.Millisecond)
+	time.Sleep(3*s.drift + time.Millisecond)
 	synctest.Wait()
 }
 
@@ -291,6 +292,54 @@ func TestSteeringOfAnEarlierRun(t *testing.T) {
 		s.synchronize()
 		s.passes()
 		s.want(cpuset.Set{}, cpuset.Set{}, status.Steering{})
+	})
+}
+
+// Preview gives back what was steered, while the pin stays: after a reload, after one in the middle
+// of a change, and after a restart. Once it ends, the pin is steered around again.
+func TestPreviewGivesBackWhatWasSteered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const preview = "mode: preview\n" + steerBoth
+		file := filepath.Join(t.TempDir(), "originals")
+		kernel := newAffinities()
+		s := steeredAgent(t, kernel, file, steerBoth)
+		s.synchronize()
+		pinned := s.pin("a")
+		around := func() {
+			t.Helper()
+			s.passes()
+			s.want(pinned, pinned, status.Steering{CPUs: pinned, Skipped: 1})
+		}
+		back := func() {
+			t.Helper()
+			s.passes()
+			s.want(cpuset.Set{}, cpuset.Set{}, status.Steering{})
+			_, writes := kernel.calls()
+			s.passes()
+			if _, now := kernel.calls(); now != writes {
+				t.Errorf("%d writes after all is given back", now-writes)
+			}
+		}
+		around()
+		mustReload(t, s.Agent, preview)
+		back()
+		kernel.before = func(irq.Write) {
+			kernel.before = nil
+			if _, err := reload(s.Agent, preview); err != nil {
+				t.Error(err)
+			}
+		}
+		mustReload(t, s.Agent, steerBoth)
+		back()
+		mustReload(t, s.Agent, steerBoth)
+		around()
+		s.stop()
+
+		s = steeredAgent(t, kernel, file, preview)
+		defer func() { s.stop() }()
+		s.synchronize()
+		back()
 	})
 }
 
