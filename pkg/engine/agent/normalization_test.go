@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
 const normalized = "cpuNormalization: {ratio: 1.2}\n"
@@ -160,6 +161,63 @@ func TestNormalizedPodIsPinned(t *testing.T) {
 		h.stop()
 		h.giveBackNow()
 		h.expectQuotas("given back", 2, 2)
+		h.launch(h.text)
+	})
+}
+
+// TestNormalizedPinIsGivenBack checks that the limits of a pod that a reload or a restart pins can be
+// restored while it is pinned, and after it shares CPUs again.
+func TestNormalizedPinIsGivenBack(t *testing.T) {
+	const pins = normalized + "defaults: {guaranteed: LSR}\n"
+	for name, start := range map[string]func(*loopNode, string) error{
+		"reload":  (*loopNode).reload,
+		"restart": func(h *loopNode, text string) error { h.restart(text); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onLoops(t, knobSetup{config: normalized}, func(t *testing.T, h *loopNode) {
+				h.run(ask{name: "web/a", milli: 2000})
+				h.expectQuotas("at the start", 1.66667, 1.66667)
+				for _, by := range []struct {
+					text string
+					cpus float64
+				}{{pins, -1}, {normalized, 1.66667}, {pins, -1}} {
+					if err := start(h, by.text); err != nil {
+						t.Fatal(err)
+					}
+					h.expectQuotas("by "+by.text, by.cpus, by.cpus)
+					h.pass()
+					h.expectQuotas("after a pass by "+by.text, by.cpus, by.cpus)
+				}
+				h.calm(t)
+				h.stop()
+				h.giveBackNow()
+				h.expectQuotas("given back", 2, 2)
+				h.launch(h.text)
+			})
+		})
+	}
+}
+
+// TestLiftWaitsForASetting checks that the limit of a pinned pod is not lifted before a setting of
+// Sluice's in its place is given back, of which a pass may know before the settings are compared.
+func TestLiftWaitsForASetting(t *testing.T) {
+	onLoops(t, knobSetup{}, func(_ *testing.T, h *loopNode) {
+		h.run(pinned("web/a"))
+		h.loop(func() {
+			j, pod := h.agent.Journal, knobs.Object{Path: "/kubepods/pod-web", Name: "ns/web", Level: knobs.PodLevel}
+			j.Drop(pod.Path, knobs.Quota)
+			j.Record(pod, knobs.Quota, finite(1))
+			j.RecordWrite(pod.Path, knobs.Quota, knobs.MicroQuota(83_334, 100_000))
+			h.quota(pod.Path, 83_334)
+			h.agent.cpusets.LiftAll()
+			h.expectQuotas("before the setting is given back", -1, 0.83334)
+			h.agent.podsettings.ReconcileAll(h.agent.loop.Memory.Owns)
+			h.agent.cpusets.LiftAll()
+		})
+		h.expectQuotas("lifted", -1, -1)
+		h.stop()
+		h.giveBackNow()
+		h.expectQuotas("given back", 1, 1)
 		h.launch(h.text)
 	})
 }

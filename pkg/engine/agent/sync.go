@@ -63,6 +63,7 @@ func (a *Agent) Synchronize(ctx context.Context, pods []*workload.Pod, specs []w
 		a.loop.Inherit()
 		a.Post("tune", func() {
 			a.podsettings.ReconcileAll(a.loop.Memory.Owns)
+			a.cpusets.LiftAll() // after the settings of pods that shared CPUs before
 			if a.options.Failsafe != nil && a.Authority().Writes {
 				a.loop.WriteFailsafePlan() // the plan of an earlier run has limits that a resize may change before the loop steps
 			}
@@ -77,7 +78,6 @@ func (a *Agent) Synchronize(ctx context.Context, pods []*workload.Pod, specs []w
 		a.cpusets.RejoinUntil = a.Now().Add(2 * a.Config.DriftInterval) // CPUs may have gone offline while the plugin wasn't connected
 		done = true
 		updates = a.record.Updates("")
-		a.cpusets.LiftAll()
 		a.noteChange()
 		a.Log.WithField("containers", len(a.Order)).WithField("pinned", a.Ledger.Pinned().String()).Info("Plugin synchronized with the runtime")
 		return a.unread(ctx, "Synchronize", nil)

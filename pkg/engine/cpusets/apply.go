@@ -160,6 +160,7 @@ func (w *Writer) RecordOriginals(c *node.Container) {
 	}
 	if want.Unlimited && c.Quota.Quota > 0 {
 		w.Journal.Record(c.Object(), knobs.Quota, c.Quota)
+		w.Journal.RecordLift(c.Path, knobs.Quota)
 	}
 }
 

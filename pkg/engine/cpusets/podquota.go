@@ -71,16 +71,16 @@ func (w *Writer) lift(pod knobs.Object) {
 	if w.Reconciler.Waits(at, knobs.UnlimitedQuota()) {
 		return
 	}
+	e, kept := w.Journal.Entry(pod.Path, knobs.Quota)
+	if kept && e.Wrote != nil {
+		return // a setting that the reconciler gives back first
+	}
 	underWay := w.Now().Before(w.resizing[pod.Path])
-	if original, kept := w.Journal.Original(pod.Path, knobs.Quota); kept && original == value && !w.Reconciler.Refused(at) && !underWay {
+	if kept && e.Value == value && !w.Reconciler.Refused(at) && !underWay {
 		w.Counters.Drift++
 		w.Log.WithField("pod", pod.Name).WithField("found", found.String()).Warn("The lifted quota of a pod was put back by somebody else, likely the kubelet: lifted again")
 	}
-	own := knobs.Value(found)
-	if e, kept := w.Journal.Entry(pod.Path, knobs.Quota); kept && e.Wrote != nil && w.Kernel.Same(knobs.Quota, e.Wrote, found) {
-		own = e.Value // what is found is Sluice's
-	}
-	w.Journal.Record(pod, knobs.Quota, own)
+	w.Journal.Record(pod, knobs.Quota, found)
 	w.lifted[pod.Path] = pod
 	w.Reconciler.Write([]knobs.Change{{Object: pod, Knob: knobs.Quota, From: found, To: knobs.UnlimitedQuota(), Why: "all containers of the pod have CPUs of their own"}}) //nolint:errcheck // it logs and is tried again
 }

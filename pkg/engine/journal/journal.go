@@ -26,7 +26,7 @@ type Entry struct {
 	Object knobs.Object
 	Knob   knobs.Knob
 	Value  knobs.Value
-	Wrote  knobs.Value // what Sluice wrote last; nil if it has recorded no write
+	Wrote  knobs.Value // what Sluice wrote last; nil if it has recorded no write, or has lifted the quota
 	Before knobs.Value // what it wrote before that: the kernel still has it if Sluice died in between; nil for nothing
 	// Carried is what Sluice told the runtime last to record in place of the original; nil for nothing.
 	Carried knobs.Value
@@ -284,6 +284,19 @@ func (b *Journal) RecordWrite(path string, knob knobs.Knob, value knobs.Value) {
 	b.add(e)
 	text := knobs.FormatValue(value)
 	b.write(line{Path: path, Knob: knob.String(), Wrote: &text})
+}
+
+// RecordLift records that Sluice is about to lift the quota of a knob that it has set before: from now on
+// the entry has no write, like that of the kubelet's quota where Sluice lifts that. Before is what the
+// kernel has until then.
+func (b *Journal) RecordLift(path string, knob knobs.Knob) {
+	e, ok := b.values[path][knob]
+	if !ok || e.Wrote == nil {
+		return
+	}
+	e.Before, e.Wrote = e.Wrote, nil
+	b.add(e)
+	b.write(e.line())
 }
 
 // RecordCarried records the value that Sluice is about to tell the runtime to record for a knob whose

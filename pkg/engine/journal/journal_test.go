@@ -40,6 +40,12 @@ func TestOutlivesTheProcess(t *testing.T) {
 	b.RecordCarried("/made", knobs.Burst, knobs.CPUBurst(6000))
 	b.RecordCarried("/made", knobs.Burst, knobs.CPUBurst(8000))
 	b.ForgetCarriedBefore("/made")
+	lifted, wrote := knobs.MicroQuota(200_000, 100_000), knobs.MicroQuota(166_667, 100_000)
+	b.Record(object("/lifted"), knobs.Quota, lifted)
+	b.RecordWrite("/lifted", knobs.Quota, wrote)
+	b.RecordLift("/lifted", knobs.Quota)
+	b.RecordLift("/lifted", knobs.Quota)
+	b.RecordLift("/none", knobs.Quota)
 	b.Record(object("/a"), knobs.Idle, knobs.Number(0))
 	b.Record(object("/b"), knobs.Idle, knobs.Number(0))
 	b.Record(object("/c"), knobs.Idle, knobs.Number(0))
@@ -54,6 +60,7 @@ func TestOutlivesTheProcess(t *testing.T) {
 	want := []Entry{
 		{object("/a"), knobs.Burst, knobs.CPUBurst(5000), knobs.CPUBurst(9000), knobs.CPUBurst(7000), knobs.CPUBurst(8000), knobs.CPUBurst(6000)},
 		{object("/c"), knobs.Idle, knobs.Number(0), nil, nil, nil, nil},
+		{object("/lifted"), knobs.Quota, lifted, nil, wrote, nil, nil},
 		{object("/made"), knobs.Burst, knobs.CPUBurst(5000), nil, nil, knobs.CPUBurst(8000), nil},
 	}
 	for range 2 { // the second round opens what the first one has rewritten
@@ -170,7 +177,7 @@ func TestFileFollows(t *testing.T) {
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			a := at{rapid.SampledFrom([]string{"/a", "/b", "/c"}).Draw(t, "path"), rapid.SampledFrom(all).Draw(t, "knob")}
 			n := value(a.knob, rapid.IntRange(0, 3).Draw(t, "n"))
-			switch rapid.IntRange(0, 4).Draw(t, "what") {
+			switch rapid.IntRange(0, 5).Draw(t, "what") {
 			case 0, 1:
 				b.Record(object(a.path), a.knob, n)
 				if old, ok := model[a]; !ok || old.Value != n {
@@ -183,6 +190,12 @@ func TestFileFollows(t *testing.T) {
 					model[a] = e
 				}
 			case 3:
+				b.RecordLift(a.path, a.knob)
+				if e, ok := model[a]; ok && e.Wrote != nil {
+					e.Before, e.Wrote = e.Wrote, nil
+					model[a] = e
+				}
+			case 4:
 				b.Drop(a.path, a.knob)
 				delete(model, a)
 			default:

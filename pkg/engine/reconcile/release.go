@@ -18,6 +18,10 @@ func (r *Reconciler) restoreKnob(o knobs.Object, k knobs.Knob) []knobs.Change {
 		r.unrestored[at] = o // restored when the kernel has answered
 		return nil
 	}
+	if e, kept := r.Journal.Entry(o.Path, k); kept && e.Wrote == nil && k.Placement() {
+		delete(r.unrestored, at) // the placement of containers has written it since
+		return nil
+	}
 	if comesWithIdle(r.Journal, o.Path, k) {
 		delete(r.unrestored, at)
 		return nil

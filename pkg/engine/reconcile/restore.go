@@ -163,7 +163,8 @@ func giveBack(kernel Kernel, j *journal.Journal, o knobs.Object, k knobs.Knob) (
 	case k.OriginalIsAll():
 		return []knobs.Change{change}, false, nil
 	case k == knobs.Quota && e.Wrote == nil: // Sluice lifted the quota
-		if same || !have.(knobs.CPUQuota).Unlimited() {
+		notYet := e.Before != nil && kernel.Same(k, e.Before, have) // Sluice died before it lifted its own
+		if same || !have.(knobs.CPUQuota).Unlimited() && !notYet {
 			return nil, false, nil
 		}
 		return []knobs.Change{change}, false, nil

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -111,5 +112,35 @@ func TestWrittenByTheRuntime(t *testing.T) {
 		if has := kernel.values[Key{c.Path, knobs.Weight}]; err != nil || (has == knobs.Value(original)) != ours || (len(r.Newer) == 0) != ours {
 			t.Errorf("the kernel had %s: restored to %v, newer %v, %v", shown, has, r.Newer, err)
 		}
+	}
+}
+
+// A quota of Sluice's that Sluice lifts is no setting any more: what releases it leaves it lifted, and
+// sluice restore has the original, also where Sluice was killed before it lifted the quota.
+func TestLiftedQuota(t *testing.T) {
+	t.Parallel()
+	quota := func(milliseconds int) knobs.CPUQuota {
+		return knobs.CPUQuota{Quota: time.Duration(milliseconds) * time.Millisecond, Period: 100 * time.Millisecond}
+	}
+	original, setting, newer := quota(200), quota(167), quota(300)
+	for shown, restored := range map[knobs.CPUQuota]knobs.CPUQuota{
+		knobs.UnlimitedQuota(): original, setting: original, original: original, newer: newer,
+	} {
+		r := newRig(t)
+		at := Key{r.pod.Path, knobs.Quota}
+		r.values[at] = original
+		r.want(qos.Setting{Knob: knobs.Quota, Value: setting})
+		r.expect(t, knobs.Quota, setting)
+		r.Journal.RecordLift(at.Path, at.Knob)
+		r.values[at] = shown
+		r.ReleaseUnwanted(func(Key) bool { return false })
+		r.want()
+		r.Pass()
+		r.expect(t, knobs.Quota, shown)
+		result, err := Restore(r.memory, r.Journal, func(*journal.Entry) bool { return false }, false)
+		if err != nil || len(result.Newer) > 0 || len(r.Journal.All()) > 0 {
+			t.Errorf("%s: newer %v, %v, left %v", shown, result.Newer, err, r.Journal.All())
+		}
+		r.expect(t, knobs.Quota, restored)
 	}
 }
