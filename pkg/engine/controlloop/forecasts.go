@@ -24,9 +24,10 @@ func (l *Loop) loadUsage() {
 	if l.StateDir == "" {
 		return
 	}
+	dir := l.StateDir // a reload replaces the options meanwhile
 	var set *predict.Set
 	var err error
-	l.Aside("usage loaded", func() { set, err = forecaststate.Read(l.StateDir) }, func() {
+	l.Aside("usage loaded", func() { set, err = forecaststate.Read(dir) }, func() {
 		if err != nil {
 			l.Log.WithError(err).Warn("What was learned of the node's usage can't be read; forecasts begin anew")
 		}
@@ -48,9 +49,9 @@ func (l *Loop) saveUsage() {
 		return
 	}
 	l.savesUsage = true
-	data := l.Controllers.Prediction.Set().Encode()
+	dir, data := l.StateDir, l.Controllers.Prediction.Set().Encode()
 	var err error
-	l.Aside("usage saved", func() { err = forecaststate.Write(l.StateDir, data) }, func() {
+	l.Aside("usage saved", func() { err = forecaststate.Write(dir, data) }, func() {
 		l.savesUsage = false
 		if err != nil && err.Error() != l.usageProblem {
 			l.Log.WithError(err).Warn("What was learned of the node's usage can't be saved; a restart would begin anew")

@@ -28,8 +28,9 @@ func (l *Loop) stepNotices(n control.Notice) {
 		return
 	}
 	files.busy = true
+	write := l.Notices.Write // a reload replaces the options meanwhile
 	var err error
-	l.Aside("notices written", func() { err = l.Notices.Write(n) }, func() {
+	l.Aside("notices written", func() { err = write(n) }, func() {
 		problem := ""
 		if err != nil {
 			if problem = err.Error(); problem != files.problem {
