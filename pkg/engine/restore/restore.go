@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/engine/steering"
 	"github.com/sluice-dev/sluice/pkg/engine/watermarks"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/network"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/peers"
@@ -68,11 +69,27 @@ func (h *Host) kubelets(e *journal.Entry) bool {
 	})
 }
 
+// nest makes Kernel.Read include the level below a container's own cgroup where that has no limit although
+// Sluice has set one: crun limits the level below alone. It leaves other containers out, which may have
+// made a cgroup of their own there, without what Sluice has set above it.
+func nest(kernel node.Kernel, j *journal.Journal) {
+	limits := func(wrote knobs.Value) bool { return wrote != nil && !cgroupfs.Unlimited(wrote) }
+	for _, e := range j.All() {
+		if e.Object.Level != knobs.ContainerLevel || !limits(e.Wrote) && !limits(e.Before) {
+			continue
+		}
+		if have, err := kernel.Read(e.Object.Path, e.Knob); err == nil && cgroupfs.Unlimited(have) {
+			kernel.Nest(e.Object.Path)
+		}
+	}
+}
+
 // Run restores everything that the journal records. Settings that could not be restored stay in
 // the journal, and the error names them. With dry, neither the host nor the journal changes.
 func Run(host *Host, j *journal.Journal, dry bool) (r Result, err error) {
 	var errs []error
 	if host.Kernel != nil {
+		nest(host.Kernel, j)
 		cgroups, err := reconcile.Restore(host.Kernel, j, host.kubelets, dry)
 		r.Changes, r.Newer, errs = cgroups.Changes, cgroups.Newer, []error{err}
 	}

@@ -97,11 +97,11 @@ func (d *Driver) unnest(dir string) {
 // limit to an outer level that has none.
 func (d *Driver) applyNested(h *hierarchy, s *Spec, c knobs.Change, inner string) error {
 	write := func(dir string) error { return h.with(dir, func(in *cgroup) error { return s.write(in, s, c) }) }
-	if unlimited(s.Default) && d.levels.appliedTo(c.Object.Path, c.Knob) == nil {
+	if Unlimited(s.Default) && d.levels.appliedTo(c.Object.Path, c.Knob) == nil {
 		free := false
 		err := h.with(c.Object.Path, func(in *cgroup) error {
 			has, err := s.read(in, s)
-			free = err == nil && unlimited(has)
+			free = err == nil && Unlimited(has)
 			return err
 		})
 		if free || errors.Is(err, ErrGone) {
@@ -168,8 +168,8 @@ func (d *Driver) readNested(h *hierarchy, s *Spec, dir string, knob knobs.Knob, 
 	return below
 }
 
-// unlimited reports whether a limit has no effect.
-func unlimited(v knobs.Value) bool {
+// Unlimited reports whether a value is a limit that has no effect.
+func Unlimited(v knobs.Value) bool {
 	q, _ := v.(knobs.CPUQuota)
 	return q.Unlimited() || v == knobs.Value(knobs.Max)
 }
