@@ -16,6 +16,7 @@ import (
 // Kernel reads and writes cgroups; cgroupfs.Driver implements it.
 type Kernel interface {
 	Read(path string, knob knobs.Knob) (knobs.Value, error)
+	Nest(path string)
 	Apply(changes []knobs.Change) error
 }
 
@@ -26,6 +27,10 @@ func Carry(kernel Kernel, changes []knobs.Change) error {
 	due := make([]knobs.Change, 0, len(changes))
 	for _, c := range changes {
 		have, err := kernel.Read(c.Object.Path, c.Knob)
+		if err == nil && c.Object.Level == knobs.ContainerLevel && cgroupfs.Unlimited(have) {
+			kernel.Nest(c.Object.Path) // crun may have put the limit on the level below alone
+			have, err = kernel.Read(c.Object.Path, c.Knob)
+		}
 		if errors.Is(err, cgroupfs.ErrGone) {
 			continue
 		}
