@@ -25,7 +25,12 @@ func (a *Agent) watchNeighbours(ctx context.Context, search *peers.Search) {
 		kubelet, found, err := search.Detect()
 		swap, swapErr := procfs.HasSwap(a.Host)
 		a.events.Do("neighbours", func() error { //nolint:errcheck // fails only if the agent has ended
+			wrote := a.Authority().Writes
 			a.setNeighbours(found, err)
+			if !wrote { // a neighbour that is gone may have kept Sluice from both
+				a.raiseWatermarks()
+				a.setNewidle()
+			}
 			a.setDisks()     // some may be new
 			a.groups.SetUp() // a neighbour that is gone may have kept Sluice from core scheduling
 			a.Grants.Follow(kubelet.File(grants.File))

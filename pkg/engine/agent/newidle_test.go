@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"os"
 	"sync"
 	"testing"
 
@@ -64,6 +65,11 @@ func TestNewidleBalance(t *testing.T) {
 }
 
 func TestNewidleBalanceBesideKoordlet(t *testing.T) {
-	s := &scheduler{}
-	inBubble(t, setup{host: host(other), config: newidleAlways, scheduler: s}, func(t *testing.T, _ *testNode) { s.expect(t, false) })
+	s, dir := &scheduler{}, hostDir(t, host(other))
+	inBubble(t, setup{host: os.DirFS(dir), config: newidleAlways, scheduler: s}, func(t *testing.T, n *testNode) {
+		s.expect(t, false)
+		leave(t, dir, other)
+		n.sleep(2 * neighboursInterval)
+		s.expect(t, true)
+	})
 }

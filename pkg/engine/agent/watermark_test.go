@@ -78,4 +78,19 @@ func TestWatermarksBesideKoordlet(t *testing.T) {
 			m.expect(t, false)
 		})
 	})
+	t.Run("goes", func(t *testing.T) {
+		dir := hostDir(t, host(other))
+		m := &marks{now: usualMarks}
+		inBubble(t, setup{host: os.DirFS(dir), config: autoMarks, marks: m}, func(t *testing.T, n *testNode) {
+			m.expect(t, false)
+			leave(t, dir, other)
+			n.sleep(4 * neighboursInterval)
+			m.expect(t, true)
+			if times := n.log.count("watermarks are raised"); times != 1 {
+				t.Errorf("raised %d times", times)
+			}
+			n.stop()
+			m.expect(t, false)
+		})
+	})
 }
