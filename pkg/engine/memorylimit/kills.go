@@ -52,6 +52,13 @@ func (l *Limiter) oomsSince(cgroup string) int64 {
 	return max(0, now-before)
 }
 
+// unwatch ends the count of OOM kills at a cgroup's limit. On cgroup v1 the driver keeps a file open for
+// it, which no later event closes if the cgroup's pod has ended.
+func (l *Limiter) unwatch(cgroup string) {
+	delete(l.kills.counted, cgroup)
+	l.Kernel.Forget(cgroup)
+}
+
 // watchKills counts and logs the OOM kills that must not happen: of batch work at a limit of
 // Sluice's, although batch work was allowed more memory both before and after the last
 // decision; and of services at the limit of all pods, while batch work held memory. goal is

@@ -211,6 +211,7 @@ func (l *Limiter) undo(c *limitChange) {
 		return
 	}
 	delete(l.limits, c.Object.Path)
+	l.unwatch(c.Object.Path)
 	l.Journal.Drop(c.Object.Path, knobs.MemoryMax)
 }
 
@@ -244,14 +245,18 @@ func (l *Limiter) releaseAllBut(stay []limited) {
 	if len(l.limits) == 0 {
 		return
 	}
+	var released []string
 	for _, cgroup := range slices.Sorted(maps.Keys(l.limits)) {
 		if !slices.ContainsFunc(stay, func(c limited) bool { return c.Path == cgroup }) {
+			released = append(released, cgroup)
 			delete(l.limits, cgroup)
-			delete(l.kills.counted, cgroup)
 			if e, kept := l.Journal.Entry(cgroup, knobs.MemoryMax); kept {
 				l.Reconciler.Release(e.Object, knobs.MemoryMax)
 			}
 		}
 	}
 	l.Reconciler.Apply()
+	for _, cgroup := range released {
+		l.unwatch(cgroup)
+	}
 }

@@ -282,3 +282,54 @@ func TestJobAfterASlowWrite(t *testing.T) {
 		t.Errorf("%v counts as another program's limit", original)
 	}
 }
+
+// watchingKernel keeps the count of a cgroup's OOM kills until the cgroup is forgotten, as the driver does
+// on cgroup v1.
+type watchingKernel struct {
+	*cgroupfs.Driver
+	watched map[string]bool
+}
+
+func (k *watchingKernel) OOMs(dir string) (int64, error) {
+	k.watched[dir] = true
+	return 0, nil
+}
+
+func (k *watchingKernel) Forget(dir string) {
+	delete(k.watched, dir)
+	k.Driver.Forget(dir)
+}
+
+// The OOM kills of a cgroup are not counted once it has no limit of Sluice's, neither where its pod has
+// ended, nor where the first limit could not be set.
+func TestKillsAreCountedNoLonger(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakekernel.MainlineV2())
+	k := &watchingKernel{r.driver, map[string]bool{}}
+	r.Kernel, r.host.OOMs = k, k.OOMs
+	r.kernel.Use(group, 100*mib, 0)
+	expect := func(when string, watched bool) {
+		t.Helper()
+		if k.watched[group] != watched {
+			t.Errorf("%s: the OOM kills are counted: %t", when, !watched)
+		}
+	}
+	r.want(256 * mib)
+	r.finishJob()
+	r.want(256 * mib)
+	expect("with a limit", true)
+	r.view.BatchCgroups.Limited = nil
+	k.Forget(group) // as the end of its pod does
+	r.want(256 * mib)
+	r.expect("ended", -1)
+	expect("ended", false)
+
+	r.view.BatchCgroups.Limited = []string{group}
+	r.want(256 * mib)
+	r.kernel.Use(group, 300*mib, 0)
+	r.want(256 * mib)
+	expect("while the limit is being set", true)
+	r.finishJob()
+	r.expect("not set", -1)
+	expect("not set", false)
+}
