@@ -24,9 +24,13 @@ const (
 	coresState = "core-sched"
 )
 
-// joinCores puts processes of a container into its core-scheduling group.
+// joinCores puts processes of a container into its core-scheduling group. It does not unless the journal
+// has its cgroup on disk.
 func (j *Joiner) joinCores(c *node.Container, group string, pids []int) error {
 	j.keepCores(c.Path)
+	if err := j.Journal.Flush(); err != nil {
+		return err
+	}
 	_, err := j.cores.Join(group, pids...)
 	return err
 }

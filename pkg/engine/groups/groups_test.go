@@ -3,6 +3,8 @@ package groups
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"testing"
@@ -203,6 +205,40 @@ func TestJournalOfCores(t *testing.T) {
 	if !reflect.DeepEqual(n.cores.left, n.kernel.pids) {
 		t.Errorf("%v left, want %v", n.cores.left, n.kernel.pids)
 	}
+}
+
+// Processes keep their cookies and their I/O priority while the journal can't be written: nobody could
+// give them back after a crash. The journal's file has them before the kernel does.
+func TestJournalFirst(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	folder := filepath.Join(t.TempDir(), "later")
+	file := filepath.Join(folder, "journal")
+	n.Journal, _ = journal.Open(file, "boot") // there is no folder yet
+	c := n.start("job", 100)
+	n.Ledger.PlaceShared(c.Identity(), workload.Request{Class: workload.BE, Tuning: workload.Tuning{CoreSched: "all", IO: workload.IO{Priority: workload.IOIdle}}}, "", time.Time{})
+	p := n.withPriorities(100)
+	n.Join(c)
+	if len(n.cores.joined) > 0 || len(c.Unjoined) != 2 || c.Processes != nil {
+		t.Errorf("%v joined, failures %v, processes %v", n.cores.joined, c.Unjoined, c.Processes)
+	}
+	p.want(t, "without a journal")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	n.Join(c)
+	if len(n.cores.joined) != 1 || len(c.Unjoined) > 0 {
+		t.Errorf("%v joined, failures %v", n.cores.joined, c.Unjoined)
+	}
+	p.want(t, "with a journal", 100)
+	saved, err := journal.Read(file, "boot") // as after a crash
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(RestoreCores(n.kernel, n.cores, saved), RestorePriorities(p, saved)); err != nil || len(n.cores.left) != 1 {
+		t.Errorf("%v left, %v", n.cores.left, err)
+	}
+	p.want(t, "restored")
 }
 
 // A container with very many processes doesn't delay the event loop. "each with each" is the time

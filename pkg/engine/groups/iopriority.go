@@ -29,11 +29,14 @@ func (j *Joiner) ranked(c *node.Container, r *workload.Request) bool {
 	return j.io != nil && (r.IO.Priority == workload.IOIdle || slices.Contains(j.idle, c.Path))
 }
 
-// prioritize gives the processes of a container its I/O priority. The journal has its cgroup while
-// a process may be in the idle class.
+// prioritize gives the processes of a container its I/O priority. The journal has its cgroup on disk
+// while a process may be in the idle class.
 func (j *Joiner) prioritize(c *node.Container, to workload.IOPriority) error {
 	if to == workload.IOIdle {
 		if err := j.keepIdle(c.Path, true); err != nil {
+			return err
+		}
+		if err := j.Journal.Flush(); err != nil {
 			return err
 		}
 		_, err := j.io.Idle(c.Path)
