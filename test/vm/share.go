@@ -70,7 +70,7 @@ func shares() []share {
 		{guest: "loop-systemd", systemd: true, e2e: true, machine: small(), tests: loop()[:driven]},
 		{guest: "crio", crio: true, e2e: true, machine: small(), tests: crio()},
 		{guest: "crio-systemd", crio: true, systemd: true, e2e: true, machine: small(), tests: crio()},
-		{guest: "crio-crun", crio: true, crun: true, systemd: true, e2e: true, machine: small(), tests: crio()},
+		{guest: "crio-crun", crio: true, crun: true, systemd: true, e2e: true, machine: small(), tests: append(crio(), "TestLoopCRIO/a_bound_on_waiting_squeezes_batch")},
 	}
 }
 

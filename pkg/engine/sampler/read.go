@@ -198,13 +198,15 @@ func (s *Sampler) part(t *target, r *observe.ContainerReading, p part) {
 	s.failures.container(p, t, err)
 }
 
+// runDelay reads a container's run delay. It stays unknown while the container's cgroup has no
+// thread: the processes may be in cgroups that the container has made, and wait there.
 func (s *Sampler) runDelay(t *target, r *observe.ContainerReading) error {
 	s.delays.begin(&t.delays)
 	err := s.cgroups.Threads(t.Path, s.delays.addFunc)
 	if err == nil {
 		err = s.delays.err
 	}
-	if err != nil || s.delays.threads > mostThreads {
+	if err != nil || s.delays.threads == 0 || s.delays.threads > mostThreads {
 		t.delays.Drop()
 		return err
 	}

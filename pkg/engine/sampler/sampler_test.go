@@ -215,8 +215,11 @@ func TestRunDelay(t *testing.T) {
 		if ls, _ := seen(103, many...); ls != before || ls.At.Equal(b.into.Now) {
 			b.t.Errorf("with too many threads the delay is %+v", ls)
 		}
-		seen(104, 10, 11)
-		if ls, _ := seen(105, 10, 11); ls.Waiting != 2 {
+		if ls, _ := seen(104); ls != before {
+			b.t.Errorf("without threads the delay is %+v", ls)
+		}
+		seen(105, 10, 11)
+		if ls, _ := seen(106, 10, 11); ls.Waiting != 2 {
 			b.t.Errorf("the delay is %+v, want 2", ls)
 		}
 	})

@@ -2,6 +2,7 @@ package cgroupfs_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -111,6 +112,26 @@ func TestNestedThrottling(t *testing.T) {
 		counted, err := m.CPU(ctr, &usage, &quota)
 		if want := (observe.ThrottlingCounters{Periods: 20, Throttled: 6, Time: 3 * time.Second}); !counted || err != nil || quota != want || usage.Usage != 9*time.Second {
 			t.Errorf("%s: %v %v, %t, %v; want %v", f.Name, usage.Usage, quota, counted, err, want)
+		}
+	}
+}
+
+// TestNestedThreads checks that the threads of the inner cgroup, which has all processes of a
+// container that crun runs, count as the container's.
+func TestNestedThreads(t *testing.T) {
+	t.Parallel()
+	const inner = ctr + "/container"
+	for _, f := range []fakekernel.Flavour{fakekernel.MainlineV1(), fakekernel.MainlineV2()} {
+		m := boot(t, f)
+		m.Mkdir(inner)
+		if err := m.Populate(inner, 1); err != nil {
+			t.Fatal(err)
+		}
+		m.Nest(ctr)
+		m.Count(inner, fakekernel.Counters{Threads: []int{41, 42}})
+		var threads []int
+		if err := m.Threads(ctr, func(id int) { threads = append(threads, id) }); err != nil || !slices.Equal(threads, []int{41, 42}) {
+			t.Errorf("%s: threads %v, %v", f.Name, threads, err)
 		}
 	}
 }

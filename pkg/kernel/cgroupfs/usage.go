@@ -251,8 +251,19 @@ func parseIO(text []byte) (read, written int64) {
 }
 
 // Threads calls take for each thread of a cgroup, without its descendants, with the thread's ID
-// in this process' PID namespace.
+// in this process' PID namespace. Of a container with two levels (see Nest) it takes the threads of
+// both.
 func (d *Driver) Threads(dir string, take func(thread int)) error {
+	err := d.ownThreads(dir, take)
+	if inner, _ := d.inner(dir); err == nil && inner != "" {
+		if err = d.ownThreads(inner, take); errors.Is(err, ErrGone) {
+			return nil // a container may remove a cgroup that it has made
+		}
+	}
+	return err
+}
+
+func (d *Driver) ownThreads(dir string, take func(thread int)) error {
 	all := func(b []byte) {
 		for len(b) > 0 {
 			line, rest, _ := bytes.Cut(b, []byte("\n"))
