@@ -214,6 +214,43 @@ func TestFailsafe(t *testing.T) {
 	}
 }
 
+// TestFailsafeWhileTheSamplerHangs checks that the periodic pass, which goes on while measuring hangs,
+// leaves what the failsafe did, repairs pins, and repairs everything once ticks are back.
+func TestFailsafeWhileTheSamplerHangs(t *testing.T) {
+	for name, text := range map[string]string{"pools": poolsOn, "quota": byQuota} {
+		t.Run(name, func(t *testing.T) {
+			onBothLoops(t, knobSetup{config: text}, func(t *testing.T, h *loopNode) {
+				h.run(bursting("web/c", 2000), batch("job/c"))
+				h.run(ask{name: "pin/c", milli: 2000, memory: 64, annotations: map[string]string{"class.sluice.dev": "LSR"}})
+				h.throttled["web/c"], h.uses["web/c"] = true, 2
+				h.steps(3 * time.Second)
+				pin, web, batchQuota := h.set("pin/c"), h.set("web/c"), h.quotaOf(bestBox)
+				h.sleep(failsafe.Silence)
+				h.life.act(h)
+				all, floor := h.set("web/c"), h.quotaOf(bestBox)
+				if name == "pools" && all == web || name == "quota" && floor == batchQuota {
+					t.Fatalf("the failsafe changed nothing: web is on %s, the box has %v CPUs", all, floor)
+				}
+				other := cpuset.Difference(cpuset.Range(0, fakekernel.CPUs-1), pin)
+				if err := h.WriteFile(h.specs["pin/c"].CgroupsPath, "cpuset.cpus", other.String()); err != nil {
+					t.Fatal(err)
+				}
+				h.sleep(time.Minute)
+				if h.set("pin/c") != pin || h.set("web/c") != all {
+					t.Errorf("a minute later the pin is on %s, and web on %s; want %s and %s", h.set("pin/c"), h.set("web/c"), pin, all)
+				}
+				h.expectQuota("/kubepods/pod-web/c", 2)
+				h.expectQuota(bestBox, floor)
+				h.steps(5 * time.Second)
+				h.pass()
+				if name == "pools" && h.set("web/c") == all || name == "quota" && h.quotaOf(bestBox) == floor {
+					t.Errorf("with ticks again, web is on %s, and the box has %v CPUs", h.set("web/c"), h.quotaOf(bestBox))
+				}
+			})
+		})
+	}
+}
+
 // TestLoopFaults checks that the loop takes nothing from services without measurements, while the
 // clock stands still or jumps, and after a panic, and that it continues afterwards.
 func TestLoopFaults(t *testing.T) {

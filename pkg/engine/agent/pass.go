@@ -13,7 +13,8 @@ func (a *Agent) Pass() {
 }
 
 // pass frees the grants of containers that have ended or never started, completes pins that lack
-// CPUs, and compares every container that Sluice has set with the kernel.
+// CPUs, and compares every container that Sluice has set with the kernel. While the loop is silent,
+// which leaves the node to the failsafe, only pins are compared.
 func (a *Agent) pass() {
 	defer func() {
 		if p := recover(); p != nil {
@@ -23,6 +24,8 @@ func (a *Agent) pass() {
 	}()
 	a.events.Moved()
 	a.Reconciler.BeginEvent()
+	a.loop.NoteFailsafe()
+	silent := a.loop.Silent()
 	a.shown.draft = nil // free its memory: no reader has asked for it since the last pass
 	if !a.Synced {
 		return
@@ -45,16 +48,22 @@ func (a *Agent) pass() {
 	a.Grants.Refresh(0)
 	a.regrantAll()
 	a.completePins()
-	a.cpusets.ApplyDue()
+	if !silent {
+		a.cpusets.ApplyDue()
+	}
 	for _, c := range a.Order {
-		a.cpusets.Repair(c, "")
+		if h, ok := a.Ledger.Holder(c.ID); !silent || ok && !h.CPUs.IsEmpty() {
+			a.cpusets.Repair(c, "")
+		}
 		a.cpusets.ReadForeign(c)
 	}
 	if !a.Now().After(a.cpusets.RejoinUntil) {
 		a.cpusets.RejoinAll()
 	}
-	a.cpusets.LiftAll()
-	a.podsettings.Pass()
+	if !silent {
+		a.cpusets.LiftAll()
+		a.podsettings.Pass()
+	}
 	a.groups.Pass()
 	a.retarget()
 	a.record.Update()

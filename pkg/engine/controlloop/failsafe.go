@@ -44,6 +44,15 @@ func (l *Loop) NoteFailsafe() {
 	l.takeFailsafeReport()
 }
 
+// Silent reports whether this process has given no sign of life for so long that the failsafe may
+// have acted. What the failsafe wrote is then in force until the next tick undoes it.
+func (l *Loop) Silent() bool {
+	if l.beatAt.IsZero() { // before the first tick
+		return l.failsafeReport != nil
+	}
+	return l.Failsafe != nil && l.Now().Sub(l.beatAt) >= failsafe.Silence
+}
+
 // takeFailsafeReport takes the failsafe's report if there is one, and records in the journal
 // what the failsafe wrote.
 func (l *Loop) takeFailsafeReport() {
