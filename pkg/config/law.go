@@ -59,6 +59,11 @@ func (c *Config) PoolLaw() []control.PoolConfig {
 	return law
 }
 
+// longestInterval bounds control.interval. An idle node is measured once in each, and an idle
+// container once in four: the failsafe waits 5 s for a measurement (failsafe.Silence), and CPU usage
+// over more than 10 s counts as unknown (observe.Meter).
+const longestInterval = 2 * time.Second
+
 // checkLaw reports mistakes in the configuration of the control loop.
 func (d *decoder) checkLaw(c *Config) {
 	law := c.PoolLaw()
@@ -74,7 +79,9 @@ func (d *decoder) checkLaw(c *Config) {
 		d.fail("control.mode", "must be on, preview or off")
 	}
 	d.between("control.fastInterval", l.FastInterval, 50*time.Millisecond, time.Second)
-	d.between("control.interval", l.Interval, l.FastInterval, 10*time.Second)
+	if l.Interval < l.FastInterval || l.Interval > longestInterval {
+		d.fail("control.interval", "%v: must be %v to %v, because the failsafe acts after 5s without a measurement, and an idle node is measured once in each interval", l.Interval, l.FastInterval, longestInterval)
+	}
 	d.problems("control.pools.", l.Pools.Check())
 	d.problems("control.batch.", l.Batch.Check())
 	d.problems("control.burst.", l.Burst.Check())

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -40,6 +41,27 @@ func TestIdleContainersRest(t *testing.T) {
 			b.t.Errorf("asked for, it is %v s old", ages[0])
 		}
 	})
+}
+
+// TestLongestInterval checks that at the longest control.interval that the configuration allows, an
+// idle node is measured well before the failsafe acts, and an idle container's CPU usage is known.
+func TestLongestInterval(t *testing.T) {
+	for _, every := range []time.Duration{50 * time.Millisecond, 790 * time.Millisecond, time.Second} {
+		t.Run(every.String(), func(t *testing.T) { in(t, func(b *bed) { b.idleAt(every, 2*time.Second) }) })
+	}
+}
+
+func (b *bed) idleAt(fast, all time.Duration) {
+	b.every.Fast, b.every.All = fast, all
+	targets := b.containers(1)
+	for began := time.Now(); time.Since(began) < time.Minute; {
+		if b.sample(b.next, targets); b.next > failsafe.Silence/2 {
+			b.t.Fatalf("the next measurement is in %v", b.next)
+		}
+		if time.Since(began) > 5*time.Second && b.into.Containers[0].CPU.At.IsZero() {
+			b.t.Fatalf("after %v, the usage of an idle container is unknown", time.Since(began))
+		}
+	}
 }
 
 func TestTheRestIsSpread(t *testing.T) {

@@ -24,7 +24,7 @@ image: {repository: localhost/sluice/sluice, tag: latest}
 mode: "on"
 kube: {enabled: true, dra: {enabled: true}}
 config: |
-  control: {mode: "off", fastInterval: 1s, interval: 10s}
+  control: {mode: "off", fastInterval: 1s, interval: 2s}
 `
 
 // Each NUMA node of the guest has four cores of two threads.
