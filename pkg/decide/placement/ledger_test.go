@@ -46,6 +46,7 @@ func TestInvariants(t *testing.T) {
 		{System: cpuset.Of(0, 1), Pools: []Pool{{Name: "critical", Size: Size{Count: 2}}, {Name: "online"}, {Name: "batch", Size: Size{Percent: 25}}}},
 		{Mode: Exclusive, Pools: []Pool{{Name: "critical", Size: Size{Percent: 25}}, {Name: "online"}, {Name: "batch", Size: Size{Count: 2}}}},
 		{Mode: Exclusive, Pools: []Pool{{Name: "online", Size: Size{Set: cpuset.Of(2, 3)}}, {Name: "batch", Size: Size{Count: 2}}}},
+		{Pools: []Pool{{Name: "online"}}},
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		config := configs[rapid.IntRange(0, len(configs)-1).Draw(t, "config")]

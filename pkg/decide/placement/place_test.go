@@ -103,6 +103,9 @@ func TestPools(t *testing.T) {
 		"each keeps a core":    {flat, Config{Mode: Exclusive, Pools: sized(Size{Count: 8}, Size{}, Size{Count: 2})}, 0, [3]string{"0-5", "7", "6"}},
 		"reserved and system":  {flat, Config{Reserved: cpuset.Of(0), System: cpuset.Of(7), Pools: sized(Size{}, Size{}, Size{})}, 0, [3]string{"1-6", "1-6", "1-6"}},
 		"sizes leave to pins":  {flat, Config{Pools: sized(Size{Count: 2}, Size{}, Size{})}, 2, [3]string{"0-1", "4-7", "0-1,4-7"}},
+		"one pool":             {flat, Config{Pools: []Pool{{Name: "online"}}}, 2, [3]string{"2-7"}},
+		"one pool, sized":      {flat, Config{Pools: []Pool{{Name: "online", Size: Size{Count: 3}}}}, 0, [3]string{"0-2"}},
+		"one pool, exclusive":  {flat, Config{Mode: Exclusive, Pools: []Pool{{Name: "online"}}}, 2, [3]string{"2-7"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -63,8 +63,8 @@ func (l *Ledger) layout() {
 		l.pools[i] = l.near(before, rest, max(min(want, room), min(core, rest.Size())))
 		rest = cpuset.Difference(rest, l.pools[i])
 	}
-	// The last pool gets what nobody else asked for.
-	if l.unserved(partition) == 0 {
+	// The last pool gets what nobody else asked for. In overlap mode a single pool is the batch pool alone.
+	if partition > 0 && l.unserved(partition) == 0 {
 		l.pools[partition-1] = cpuset.Union(l.pools[partition-1], rest)
 	}
 	for i := range partition {
