@@ -319,6 +319,12 @@ func (l *Ledger) explicit(h *Holder, free cpuset.Set) (cpuset.Set, error) {
 	if split := cpuset.Difference(l.machine.Siblings(cpus), cpus); h.Request.SMT == workload.SMTFullCore && !split.IsEmpty() {
 		return cpus, &RefusalError{Why: fmt.Sprintf("cpuset %s splits cores: add their siblings %s, or say smt any", cpus, split)}
 	}
+	if h.Request.SMT == workload.SMTOnePerCore {
+		others := cpuset.Difference(l.Pinned(), cpuset.Union(h.CPUs, h.Leaving))
+		if taken := cpuset.Intersect(cpuset.Difference(l.machine.Siblings(cpus), cpus), others); !taken.IsEmpty() {
+			return cpus, &RefusalError{Why: fmt.Sprintf("cpuset %s with one-per-core needs the siblings %s without another pin: %s; name CPUs of other cores, or say smt any", cpus, taken, l.whoHas(taken, h)), Shortage: true}
+		}
+	}
 	return cpus, nil
 }
 

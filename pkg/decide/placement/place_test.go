@@ -162,6 +162,8 @@ func TestExplicitCPUs(t *testing.T) {
 		"whole core":    {cpus: "2,6", class: workload.LSE},
 		"splits a core": {cpus: "2-3", class: workload.LSE, refused: "siblings 6-7"},
 		"may split":     {cpus: "2-3", class: workload.LSE, smt: workload.SMTAny},
+		"one per core":  {cpus: "2-3", class: workload.LSR, smt: workload.SMTOnePerCore},
+		"sibling taken": {cpus: "2,5", class: workload.LSR, smt: workload.SMTOnePerCore, refused: "needs the siblings 1 without another pin: default/first/c holds 1"},
 		"offline":       {cpus: "2,9", class: workload.LSR, refused: "CPUs 9 are not online"},
 		"taken":         {cpus: "1-2", class: workload.LSR, refused: "default/first/c holds 1"},
 		"reserved":      {cpus: "0,2", class: workload.LSR, refused: "0 are reserved"},

@@ -31,6 +31,7 @@ func (r *reader) pin() bool {
 	if !r.fillCores(smt) {
 		return false
 	}
+	r.dropSpread(smt)
 	if !named {
 		r.record(&candidate{key: cpusKey, value: strconv.Itoa(r.req.CPUs), source: "the CPU request"})
 	}
@@ -63,8 +64,7 @@ func (r *reader) fillCores(smt *candidate) bool {
 		if r.refuse(smt, reason) {
 			return true
 		}
-		r.req.SMT = workload.SMTDefault
-		r.req.Keys = slices.DeleteFunc(r.req.Keys, func(s workload.RequestKey) bool { return s.Key == smtKey.String() })
+		r.setSMT(workload.SMTDefault)
 	}
 	if !r.fullCores() {
 		return true
@@ -76,6 +76,21 @@ func (r *reader) fillCores(smt *candidate) bool {
 	}
 	r.refuse(&r.class, reason)
 	return false
+}
+
+// dropSpread ends the effect of Koordinator's SpreadByPCPUs where the CPUs are named. It says how to choose
+// CPUs, and its scheduler gives their siblings to other pods; those of PCPULevel keep off one another as an
+// exclusive group does.
+func (r *reader) dropSpread(smt *candidate) {
+	if smt != nil && smt.origin == koordinator && r.req.SMT == workload.SMTOnePerCore && !r.req.CPUSet.IsEmpty() {
+		r.setSMT(workload.SMTAny)
+	}
+}
+
+// setSMT sets the policy for hyperthreads in place of the one that a key sets.
+func (r *reader) setSMT(policy workload.SMTPolicy) {
+	r.req.SMT = policy
+	r.req.Keys = slices.DeleteFunc(r.req.Keys, func(s workload.RequestKey) bool { return s.Key == smtKey.String() })
 }
 
 // countRequest sets the number of CPUs to the container's request.
