@@ -49,7 +49,7 @@ func (l *Ledger) repin(h *Holder, held cpuset.Set) error {
 	if err != nil {
 		return &RefusalError{Why: fmt.Sprintf("shrinking from %d to %d CPUs: %v", h.CPUs.Size(), h.Request.CPUs, err)}
 	}
-	h.CPUs, h.Blocked, h.Short = kept, cpuset.Intersect(h.Blocked, l.machine.Siblings(kept)), ""
+	h.CPUs, h.Short = kept, ""
 	return nil
 }
 
@@ -82,9 +82,6 @@ func (l *Ledger) Adopt(who Identity, r workload.Request, cpus, mems cpuset.Set, 
 			return false
 		}
 		h.CPUs = cpus
-		if h.Request.SMT == workload.SMTOnePerCore {
-			h.Blocked = cpuset.Difference(l.machine.Siblings(cpus), cpus)
-		}
 		if cpus.Size() < r.CPUs {
 			h.Short = fmt.Sprintf("was found with %d of %d CPUs", cpus.Size(), r.CPUs)
 		}
@@ -143,7 +140,6 @@ func (l *Ledger) SetMachine(machine *topology.Machine) {
 	holders := l.Holders()
 	for _, h := range holders {
 		h.CPUs = cpuset.Intersect(h.CPUs, l.allocatable())
-		h.Blocked = cpuset.Intersect(h.Blocked, machine.Online)
 		h.Mems = cpuset.Intersect(h.Mems, machine.MemoryNodes())
 		l.promise(h, 1) // of the new machine, on which nothing is counted yet
 	}
@@ -154,7 +150,7 @@ func (l *Ledger) SetMachine(machine *topology.Machine) {
 		if left := cpuset.Difference(l.allocatable(), l.Pinned()); left.Size() >= machine.ThreadsPerCore() {
 			break
 		}
-		h.CPUs, h.Blocked = cpuset.Set{}, cpuset.Set{}
+		h.CPUs = cpuset.Set{}
 		if h.claim {
 			h.Short = fmt.Sprintf("has none of its %d CPUs, since so many CPUs are offline that the shared pools would have none", h.Request.CPUs)
 		}

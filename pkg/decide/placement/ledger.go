@@ -54,7 +54,6 @@ type Holder struct {
 	Since     time.Time // begin of the present State
 
 	CPUs    cpuset.Set // pinned CPUs; empty for LS, BE, SYSTEM and a pin that could not be placed
-	Blocked cpuset.Set // siblings that no other pin may take (one-per-core)
 	Leaving cpuset.Set // CPUs from which a pin moves away; nobody else gets them before EndMove is called
 	Mems    cpuset.Set // memory nodes; empty for all
 	Home    cpuset.Set // the NUMA node on whose CPUs of its pool a container without CPUs of its own runs; empty for all nodes

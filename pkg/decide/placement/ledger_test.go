@@ -314,6 +314,11 @@ func checkInvariants(t *rapid.T, l *Ledger) {
 		}
 		pins = cpuset.Union(pins, h.CPUs)
 	}
+	for _, h := range l.Holders() {
+		if h.Request.SMT == workload.SMTOnePerCore && len(h.Request.Claims) == 0 && cpuset.Difference(l.machine.Siblings(h.CPUs), h.CPUs).Overlaps(pins) {
+			t.Fatalf("%s has %v, one per core, and pins are on their siblings: %v", h.ID, h.CPUs, pins)
+		}
+	}
 	if !pins.SubsetOf(l.allocatable()) {
 		t.Fatalf("pins %v beyond what can be allocated, %v", pins, l.allocatable())
 	}

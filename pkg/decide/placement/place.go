@@ -177,11 +177,16 @@ func (l *Ledger) pin(h *Holder, free, keep, avoid cpuset.Set) error {
 	if err := l.leavesDue(h, cpus); err != nil {
 		return err
 	}
-	h.CPUs, h.Blocked, h.Short = cpus, cpuset.Set{}, ""
-	if h.Request.SMT == workload.SMTOnePerCore {
-		h.Blocked = cpuset.Difference(l.machine.Siblings(cpus), cpus)
-	}
+	h.CPUs, h.Short = cpus, ""
 	return nil
+}
+
+// blocked returns the siblings of a one-per-core pin, which no other pin may take.
+func (l *Ledger) blocked(h *Holder) cpuset.Set {
+	if h.Request.SMT != workload.SMTOnePerCore || len(h.Request.Claims) > 0 {
+		return cpuset.Set{}
+	}
+	return cpuset.Difference(l.machine.Siblings(h.CPUs), h.CPUs)
 }
 
 // freeFor returns the CPUs from which the holder may choose: allocatable CPUs that no other pin
@@ -193,7 +198,7 @@ func (l *Ledger) freeFor(h *Holder) cpuset.Set {
 			continue
 		}
 		free = cpuset.Difference(free, other.CPUs)
-		free = cpuset.Difference(free, cpuset.Union(other.Blocked, other.Leaving))
+		free = cpuset.Difference(free, cpuset.Union(l.blocked(other), other.Leaving))
 		free = cpuset.Difference(free, l.forbiddenFor(h, other))
 	}
 	return free
@@ -331,8 +336,8 @@ func (l *Ledger) explicit(h *Holder, free cpuset.Set) (cpuset.Set, error) {
 func (l *Ledger) whoHas(cpus cpuset.Set, h *Holder) string {
 	var who []string
 	for _, other := range l.Holders() {
-		if other.ID != h.ID && cpuset.Union(other.CPUs, other.Blocked).Overlaps(cpus) {
-			who = append(who, other.Ref+" holds "+cpuset.Intersect(cpuset.Union(other.CPUs, other.Blocked), cpus).String())
+		if has := cpuset.Intersect(cpuset.Union(other.CPUs, l.blocked(other)), cpus); other.ID != h.ID && !has.IsEmpty() {
+			who = append(who, other.Ref+" holds "+has.String())
 		}
 	}
 	if outside := cpuset.Difference(cpus, l.allocatable()); !outside.IsEmpty() {

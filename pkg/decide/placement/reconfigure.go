@@ -65,10 +65,7 @@ func (l *Ledger) enterHolders(holders []*Holder, revised map[string]RevisedReque
 			a.Request = old.Request
 		}
 		h := *old
-		h.Request, h.Blocked = withDefaults(a.Request), cpuset.Set{}
-		if h.Request.SMT == workload.SMTOnePerCore {
-			h.Blocked = cpuset.Difference(l.machine.Siblings(old.CPUs), old.CPUs)
-		}
+		h.Request = withDefaults(a.Request)
 		if !h.Request.Class.Pinned() || old.CPUs.IsEmpty() || a.Shares != "" {
 			continue
 		}
