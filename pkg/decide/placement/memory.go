@@ -53,10 +53,12 @@ func (l *Ledger) followPools() {
 	}
 }
 
+// listedMemory returns the nodes that a request names. With an error that some of them are not there, it
+// returns the others; none of them is the empty set, for any node.
 func (l *Ledger) listedMemory(id string, r workload.Request) (cpuset.Set, error) {
 	nodes := r.MemoryNodes.Nodes
 	if missing := cpuset.Difference(nodes, l.machine.MemoryNodes()); !missing.IsEmpty() {
-		return nodes, &RefusalError{Why: "memory nodes " + missing.String() + " do not exist here or have no memory; this machine's are " + l.machine.MemoryNodes().String()}
+		return cpuset.Difference(nodes, missing), &RefusalError{Why: "memory nodes " + missing.String() + " do not exist here or have no memory; this machine's are " + l.machine.MemoryNodes().String()}
 	}
 	if r.Memory > l.freeMemory(nodes, id) {
 		return nodes, &RefusalError{Why: "memory nodes " + nodes.String() + " have no room for the container's memory guarantee beside those of others there: name more nodes, or none"}
