@@ -29,7 +29,7 @@ func (t *tuner) burst() {
 	if sum == 0 || !limited {
 		return // without a quota, the pod does not throttle its containers
 	}
-	if own := t.pod.Quota; own.Finite() {
+	if own := t.podQuota(); own.Finite() { // its period may be shorter than that of its containers
 		podQuota = min(podQuota, own.Quota)
 	}
 	if !t.node.Features.BurstOverQuota {

@@ -76,3 +76,21 @@ func TestNormalize(t *testing.T) {
 		t.Errorf("the loop's limit does not count: %+v", got)
 	}
 }
+
+// The normalized quota of a pod has the period of 100 ms, and the kernel refuses a burst above it, also where
+// the containers' period is longer.
+func TestNormalizedPodBurst(t *testing.T) {
+	t.Parallel()
+	n := mainline2()
+	n.CPURatio = 200
+	limit := knobs.MicroQuota(2_000_000, 1_000_000)
+	c := Container{Quota: limit}
+	c.Request.Class, c.Request.Burst.Percent = workload.LS, 100
+	got := For(n, &Pod{QoS: workload.Burstable, Quota: limit, Containers: []Container{c}})
+	if q := amount[knobs.CPUQuota](got.Pod, knobs.Quota); q != micros(100_000) {
+		t.Errorf("the pod has %v", q)
+	}
+	if burst := amount[knobs.CPUBurst](got.Pod, knobs.Burst); burst != knobs.CPUBurst(100*time.Millisecond) {
+		t.Errorf("the pod's burst is %v", burst)
+	}
+}

@@ -101,6 +101,13 @@ func checkSums(t *rapid.T, n *Node, p *Pod, got Settings) {
 		t.Errorf("the pod's min and low are not the sums %d and %d", least, low)
 	}
 	burst := time.Duration(amount[knobs.CPUBurst](got.Pod, knobs.Burst))
+	own := p.Quota
+	if s, ok := Find(got.Pod, knobs.Quota); ok {
+		own = s.Value.(knobs.CPUQuota)
+	}
+	if own.Finite() {
+		quotas = own.Quota
+	}
 	if burst > bursts || burst > 0 && burst > quotas && !n.Features.BurstOverQuota {
 		t.Errorf("the pod's burst is %s of %s, its quota %s", burst, bursts, quotas)
 	}
@@ -114,14 +121,17 @@ func drawPod(t *rapid.T) *Pod {
 		}
 		return o
 	}
+	period := time.Duration(rapid.IntRange(10, 1000).Draw(t, "period")) * time.Millisecond // the kubelet's, for all containers
+	limited := true
 	for range rapid.IntRange(0, 3).Draw(t, "containers") {
 		c := Container{Request: workload.Request{Class: workload.Class(rapid.IntRange(0, 5).Draw(t, "class"))}}
 		r := &c.Request
 		c.Own = r.Class.Pinned()
 		if !c.Own && rapid.Bool().Draw(t, "limited") {
-			period := time.Duration(rapid.IntRange(10, 200).Draw(t, "period")) * time.Millisecond
 			c.Quota = knobs.CPUQuota{Quota: time.Duration(rapid.IntRange(1000, 10_000_000).Draw(t, "quota")) * time.Microsecond, Period: period}
+			p.Quota.Quota += c.Quota.Quota
 		}
+		limited = limited && c.Quota.Finite()
 		r.Memory = rapid.Int64Range(0, gib).Draw(t, "request")
 		if rapid.Bool().Draw(t, "memory limited") {
 			c.MemoryLimit = r.Memory + rapid.Int64Range(1, gib).Draw(t, "limit")
@@ -139,6 +149,9 @@ func drawPod(t *rapid.T) *Pod {
 			r.Batch.MemoryLimit = workload.Some(rapid.Int64Range(0, gib).Draw(t, "batch memory"))
 		}
 		p.Containers = append(p.Containers, c)
+	}
+	if p.Quota.Period = period; !limited {
+		p.Quota = knobs.UnlimitedQuota()
 	}
 	return p
 }
