@@ -46,6 +46,7 @@ type Driver struct {
 	log    logrus.FieldLogger
 	slice  kept[cluster.Device]
 	health deviceHealth
+	unused unusedClaims
 	one    sync.Mutex // held while a claim is prepared or ended: the kubelet repeats what takes long
 }
 
@@ -86,6 +87,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	work.Go(func() error { return serve(ctx, registerServer, register) })
 	work.Go(func() error { d.watch(ctx); return nil })
 	work.Go(func() error { d.slice.keep(ctx, d.log); return nil })
+	work.Go(func() error { d.endForgotten(ctx); return nil })
 	return work.Wait()
 }
 

@@ -190,11 +190,12 @@ func TestAlternatives(t *testing.T) {
 
 // fakeAPI is an API server with one claim, one node and its slices.
 type fakeAPI struct {
-	mu     sync.Mutex
-	claim  *resourceapi.ResourceClaim // nil stands for aClaim
-	slices map[string]*resourceapi.ResourceSlice
-	writes []string
-	alters func(*resourceapi.ResourceSlice) // what is written, before it is kept; nil for nothing
+	mu          sync.Mutex
+	claim       *resourceapi.ResourceClaim // nil stands for aClaim
+	claimStatus int                        // of an answer to who reads it that is no object of Kubernetes; 0 for the claim
+	slices      map[string]*resourceapi.ResourceSlice
+	writes      []string
+	alters      func(*resourceapi.ResourceSlice) // what is written, before it is kept; nil for nothing
 }
 
 func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -210,6 +211,8 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404, "message": "not found"}`)
 	}
 	switch {
+	case strings.Contains(r.URL.Path, "/resourceclaims/") && f.claimStatus != 0:
+		http.Error(w, "no answer of Kubernetes", f.claimStatus)
 	case r.URL.Path == "/apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/fast":
 		answer(cmp.Or(f.claim, aClaim()))
 	case r.URL.Path == "/api/v1/nodes":

@@ -31,6 +31,7 @@ func (d *Driver) Heard(s *status.Status) error {
 	}
 	d.slice.heard(cluster.Devices(s.Claims))
 	d.health.set(cluster.HealthOf(s.Claims), true)
+	d.unused.set(cluster.Unused(s))
 	return nil
 }
 
@@ -39,6 +40,7 @@ func (d *Driver) Heard(s *status.Status) error {
 func (d *Driver) Lost() {
 	d.slice.lost()
 	d.health.set(nil, false)
+	d.unused.set(nil)
 }
 
 // watch notices what others do to the slices: a kubelet that starts deletes the slices of its node, some
