@@ -135,9 +135,14 @@ func (l *Ledger) adoptable(h *Holder, cpus cpuset.Set) bool {
 // remain, and claims get back theirs that return. A pin without any runs with the pools until Mend
 // gives it others. The youngest pins lose their CPUs where nothing would remain for the pools.
 func (l *Ledger) SetMachine(machine *topology.Machine) {
+	holders := l.Holders()
+	for _, h := range holders {
+		if l.split(h) {
+			h.Short = "" // it may be whole on the new machine
+		}
+	}
 	l.use(machine)
 	l.last = entry{}
-	holders := l.Holders()
 	for _, h := range holders {
 		h.CPUs = cpuset.Intersect(h.CPUs, l.allocatable())
 		h.Mems = cpuset.Intersect(h.Mems, machine.MemoryNodes())
@@ -158,8 +163,12 @@ func (l *Ledger) SetMachine(machine *topology.Machine) {
 	l.followClaims()
 	l.layout()
 	for _, h := range holders {
-		if h.Request.Class.Pinned() && h.CPUs.Size() < h.Request.CPUs && !h.claim && len(h.Request.Claims) == 0 {
+		switch {
+		case !l.lacks(h):
+		case h.CPUs.Size() < h.Request.CPUs:
 			h.Short = fmt.Sprintf("has %d of %d CPUs since some went offline", h.CPUs.Size(), h.Request.CPUs)
+		default:
+			h.Short = l.whySplit(h)
 		}
 		if h.Mems.IsEmpty() {
 			nodes, _ := l.memoryNodes(h) // if the listed nodes are gone, any node will do
@@ -168,28 +177,64 @@ func (l *Ledger) SetMachine(machine *topology.Machine) {
 	}
 }
 
-// Mend tries to complete a pin that has fewer CPUs than it asked for. It uses none of the CPUs
-// in held. If the pin's present CPUs can't be part of a complete pin, as one thread of a core
-// can't for LSE, the pin moves, and EndMove must be called afterwards.
+// lacks reports whether a pin has fewer CPUs than it asked for, or parts of cores in place of whole ones.
+func (l *Ledger) lacks(h *Holder) bool {
+	return h.Request.Class.Pinned() && !h.claim && len(h.Request.Claims) == 0 && (h.CPUs.Size() < h.Request.CPUs || l.split(h))
+}
+
+// split reports whether a pin of whole cores has parts of cores, because their siblings came online after it
+// was placed.
+func (l *Ledger) split(h *Holder) bool {
+	return h.Request.SMT == workload.SMTFullCore && !h.claim && len(h.Request.Claims) == 0 && l.machine.Siblings(h.CPUs) != h.CPUs
+}
+
+func (l *Ledger) whySplit(h *Holder) string {
+	return fmt.Sprintf("has CPUs %s without their siblings %s, which came online later", h.CPUs, cpuset.Difference(l.machine.Siblings(h.CPUs), h.CPUs))
+}
+
+// Mend tries to complete a pin that has fewer CPUs than it asked for, or to give it whole cores. It uses
+// none of the CPUs in held. If the pin's present CPUs can't be part of a complete pin, as one thread of a
+// core can't for LSE, the pin moves, and EndMove must be called afterwards.
 func (l *Ledger) Mend(id string, held cpuset.Set) (mended bool) {
 	old, ok := l.holders[id]
-	if !ok || !old.Request.Class.Pinned() || old.CPUs.Size() >= old.Request.CPUs || old.claim || len(old.Request.Claims) > 0 {
+	if !ok || !l.lacks(old) {
 		return false
 	}
 	h := *old
 	err := l.repin(&h, held)
-	if err != nil && !old.CPUs.IsEmpty() {
-		err = l.pin(&h, cpuset.Difference(l.freeFor(&h), held), cpuset.Set{}, cpuset.Set{})
-		h.Leaving = cpuset.Difference(old.CPUs, h.CPUs)
+	if (err != nil || l.split(&h)) && !old.CPUs.IsEmpty() {
+		moved := *old
+		if refused := l.move(&moved, held); refused == nil {
+			h, err = moved, nil
+		} else if h.CPUs == old.CPUs {
+			err = refused
+		}
 	}
 	if err != nil {
-		old.Short = fmt.Sprintf("has %d of %d CPUs: %v", old.CPUs.Size(), old.Request.CPUs, err)
+		has := l.whySplit(old)
+		if old.CPUs.Size() < old.Request.CPUs {
+			has = fmt.Sprintf("has %d of %d CPUs", old.CPUs.Size(), old.Request.CPUs)
+		}
+		old.Short = fmt.Sprintf("%s: %v", has, err)
 		return false
 	}
 	h.Mems, _ = l.memoryNodes(&h)
 	h.Mems = l.keepNodes(old, h.Mems)
 	l.enter(&h)
 	return true
+}
+
+// move gives a pin other CPUs: the rest of cores that it has, if that is enough.
+func (l *Ledger) move(h *Holder, held cpuset.Set) error {
+	had, free := h.CPUs, cpuset.Difference(l.freeFor(h), held)
+	err := l.pin(h, cpuset.Intersect(free, l.machine.Siblings(had)), cpuset.Set{}, cpuset.Set{})
+	if err != nil {
+		err = l.pin(h, free, cpuset.Set{}, cpuset.Set{})
+	}
+	if err == nil {
+		h.Leaving = cpuset.Difference(had, h.CPUs)
+	}
+	return err
 }
 
 // EndMove ends a pin's move and frees the CPUs that the pin had before.
@@ -200,11 +245,12 @@ func (l *Ledger) EndMove(id string) {
 	}
 }
 
-// ShortPins lists the pins that have fewer CPUs than they asked for, the oldest first.
+// ShortPins lists the pins that have fewer CPUs than they asked for, or parts of cores in place of whole
+// ones, the oldest first.
 func (l *Ledger) ShortPins() []string {
 	var lacking []*Holder
 	for _, h := range l.holders {
-		if h.Request.Class.Pinned() && h.CPUs.Size() < h.Request.CPUs {
+		if l.lacks(h) {
 			lacking = append(lacking, h)
 		}
 	}

@@ -70,3 +70,55 @@ func TestListedMemoryDisappears(t *testing.T) {
 		})
 	}
 }
+
+// A pin of whole cores that was placed while hyperthreading was off moves to whole cores when it is on, and
+// stays where it is while there are none.
+func TestWholeCoresAgain(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "4 cores 2 threads") // cores 0,4 and 1,5 and so on
+	off := without(m, cpuset.Range(4, 7))
+	for name, c := range map[string]struct {
+		taken, want, left cpuset.Set // CPUs of another pin that took siblings, and what the pin has and leaves
+	}{
+		"on its own cores":      {cpuset.Set{}, cpuset.Of(0, 4), cpuset.Of(1)},
+		"on the second":         {cpuset.Of(4), cpuset.Of(1, 5), cpuset.Of(0)},
+		"on others":             {cpuset.Of(4, 5), cpuset.Of(2, 6), cpuset.Of(0, 1)},
+		"while no core is free": {cpuset.Of(4, 5, 6, 7), cpuset.Of(0, 1), cpuset.Set{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := New(Default(), off)
+			whole := pinned(workload.LSE, 2)
+			if as := place(t, l, "whole", whole); as.CPUs != cpuset.Of(0, 1) {
+				t.Fatalf("without hyperthreading it is on %s", as.CPUs)
+			}
+			l.SetMachine(m)
+			if n := c.taken.Size(); n > 0 {
+				taken := pinned(workload.LSR, n)
+				taken.CPUSet = c.taken
+				place(t, l, "taken", taken)
+			}
+			h, _ := l.Holder("whole")
+			if h.Short == "" || len(l.ShortPins()) != 1 {
+				t.Fatalf("it is said to have whole cores: %+v", *h)
+			}
+			mended := l.Mend("whole", cpuset.Set{})
+			h, _ = l.Holder("whole")
+			if h.CPUs != c.want || h.Leaving != c.left || mended != (h.Short == "") || mended == c.left.IsEmpty() {
+				t.Errorf("mended: %v, on CPUs %s, leaves %s (%q), want %s", mended, h.CPUs, h.Leaving, h.Short, c.want)
+			}
+			l.EndMove("whole")
+			n, err := l.Reconfigured(Default(), map[string]RevisedRequest{"whole": {Request: whole}, "taken": {Request: pinned(workload.LSR, max(1, c.taken.Size()))}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h, _ := n.Holder("whole"); h.CPUs != c.want {
+				t.Errorf("another configuration moves it from %s to %s", c.want, h.CPUs)
+			}
+			l.SetMachine(off)
+			if h, _ := l.Holder("whole"); !mended && (h.Short != "" || h.CPUs != c.want) {
+				t.Errorf("without hyperthreading again it is on %s, %q", h.CPUs, h.Short)
+			}
+		})
+	}
+}

@@ -69,7 +69,7 @@ func (l *Ledger) enterHolders(holders []*Holder, revised map[string]RevisedReque
 		if !h.Request.Class.Pinned() || old.CPUs.IsEmpty() || a.Shares != "" {
 			continue
 		}
-		if err := l.staysOn(&h); err != nil {
+		if err := l.staysOn(&h, old); err != nil {
 			return err
 		}
 		if h.Request.CPUs != old.CPUs.Size() && !h.claim {
@@ -129,8 +129,9 @@ func (l *Ledger) sharedMemory(h *Holder, home cpuset.Set) cpuset.Set {
 	return nodes
 }
 
-// staysOn returns why a pin can't keep its CPUs.
-func (l *Ledger) staysOn(h *Holder) error {
+// staysOn returns why a pin can't keep the CPUs that it had as old. One of whole cores may have lost that to
+// siblings that came online; Mend moves it.
+func (l *Ledger) staysOn(h, old *Holder) error {
 	refuse := func(format string, args ...any) error {
 		return &RefusalError{Why: fmt.Sprintf("container %s has CPUs %s of its own and is not moved while it runs: ", h.Ref, h.CPUs) + fmt.Sprintf(format, args...)}
 	}
@@ -140,9 +141,7 @@ func (l *Ledger) staysOn(h *Holder) error {
 	if taken := cpuset.Difference(h.CPUs, l.freeFor(h)); !taken.IsEmpty() {
 		return refuse("%s would have CPUs %s too, or keep them free; end one of the two first", l.whoHas(taken, h), taken)
 	}
-	// A claim that was reserved while siblings were offline lacks them when they are back and cannot be allocated.
-	claim := h.claim || len(h.Request.Claims) > 0
-	if !claim && h.Request.SMT == workload.SMTFullCore && l.machine.Siblings(h.CPUs) != h.CPUs {
+	if l.split(h) && old.Request.SMT != workload.SMTFullCore {
 		return refuse("class %s has whole cores, and these are none; end the container first", h.Request.Class)
 	}
 	if err := l.leavesDue(h, h.CPUs); err != nil {
