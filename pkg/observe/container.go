@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -118,8 +119,49 @@ func (m *Meter) cache(c *container, now *CacheCounters) {
 	if t.over == 0 {
 		return
 	}
-	c.known.Cache = Cache{m.wall, now.Occupancy, t.perSecond(last.Moved, now.Moved), now.L3s}
+	k := &c.known.Cache
+	*k = Cache{m.wall, now.Occupancy, k.Bandwidth, now.L3s}
+	switch moved, known := movedSince(last.L3s, now.L3s); {
+	case t.first || t.gap || len(last.L3s) != len(now.L3s):
+		k.Bandwidth = 0
+	case known:
+		k.Bandwidth = t.perSecond(0, moved)
+	case countsAll(last.L3s):
+		// The kernel can't read some counter now. The bandwidth stays as it was, since 0 would
+		// pass for a service's traffic alone, and the next reading is compared with the last
+		// whole one, for as long as longestSlow.
+		return
+	}
 	*last = *now
+}
+
+// movedSince sums what a container has moved to and from memory between two readings. It is negative
+// if a counter went back, and unknown where the two readings don't have the same counters.
+func movedSince(last, now []L3) (sum int64, known bool) {
+	if len(last) != len(now) {
+		return 0, false
+	}
+	back := false
+	for i := range now {
+		from, to := last[i].TotalBytes, now[i].TotalBytes
+		if from < 0 && to < 0 {
+			from, to = last[i].LocalBytes, now[i].LocalBytes
+		}
+		if last[i].ID != now[i].ID || from < 0 || to < 0 {
+			return 0, false
+		}
+		back = back || to < from
+		sum += to - from
+	}
+	if back {
+		return -1, true
+	}
+	return sum, true
+}
+
+// countsAll reports whether a reading has what was moved by way of each cache.
+func countsAll(caches []L3) bool {
+	return !slices.ContainsFunc(caches, func(c L3) bool { return c.TotalBytes < 0 && c.LocalBytes < 0 })
 }
 
 func (m *Meter) cpi(c *container, now *CPICounters) {

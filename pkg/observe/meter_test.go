@@ -138,7 +138,7 @@ func TestContainerCPU(t *testing.T) {
 
 func TestAllParts(t *testing.T) {
 	t.Parallel()
-	l3s := []L3{{ID: 1, OccupancyBytes: 4096, TotalBytes: -1, LocalBytes: 500}}
+	l3s := func(n int64) []L3 { return []L3{{ID: 1, OccupancyBytes: 4096, TotalBytes: -1, LocalBytes: 500 * n}} }
 	reading := func(mono time.Duration, n int64) Reading {
 		k := time.Duration(n)
 		psi := PressureTotals{mono, Stall{k * second / 10, 0.7}, Stall{k * second / 5, 0}, Stall{k * second / 20, 0}, Stall{k * second / 2, 0}, Stall{0, 0}}
@@ -152,7 +152,7 @@ func TestAllParts(t *testing.T) {
 				Memory:     ContainerMemoryCounters{mono, 100, 60, 10, 20, 4 * n, 2 * n, 1},
 				Swap:       SwapCounters{mono, 8, 9},
 				IO:         IOCounters{mono, 1000 * n, 2000 * n},
-				Cache:      CacheCounters{mono, 4096, 500 * n, l3s},
+				Cache:      CacheCounters{mono, 4096, l3s(n)},
 			}},
 		}
 	}
@@ -171,7 +171,7 @@ func TestAllParts(t *testing.T) {
 		ID: "a", Pressure: psi,
 		CPU:      ContainerCPU{StatAt: at, Periods: 10, Throttled: 5, ThrottledTime: second},
 		RunDelay: RunDelay{at, 3}, Memory: ContainerMemory{at, 100, 80, 60, 30, 4, 2, 1},
-		Swap: ContainerSwap{at, 8, 9}, IO: ContainerIO{at, 1000, 2000}, Cache: Cache{at, 4096, 500, l3s},
+		Swap: ContainerSwap{at, 8, 9}, IO: ContainerIO{at, 1000, 2000}, Cache: Cache{at, 4096, 500, l3s(2)},
 	}
 	if !reflect.DeepEqual(s.Containers[0], want) || s.Node.Pressure != psi {
 		t.Errorf("got  %+v\nwant %+v", s.Containers[0], want)
@@ -187,6 +187,50 @@ func TestAllParts(t *testing.T) {
 	}
 	if s = l.at(4*second, reading(4*second, 1)); s.Containers[0].RunDelay.Waiting != 3 {
 		t.Errorf("a look after the reset: %+v", s.Containers[0])
+	}
+}
+
+// TestCountersThatCannotBeRead checks that the memory bandwidth stays as it was while the kernel can't
+// read some cache's counter, and that it is never computed from other counters than before.
+func TestCountersThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	const no = -1
+	one := func(id int, total, local int64) L3 { return L3{ID: id, TotalBytes: total, LocalBytes: local} }
+	both := func(total0, total1 int64) []L3 { return []L3{one(0, total0, no), one(1, total1, no)} }
+	for name, c := range map[string]struct {
+		readings [][]L3 // one each second
+		want     []float64
+	}{
+		"once":                   {[][]L3{both(1e12, 1e12), both(1e12+100, 1e12+100), both(no, 1e12+200), both(1e12+500, 1e12+500), both(1e12+600, 1e12+500)}, []float64{0, 200, 200, 400, 100}},
+		"at first":               {[][]L3{both(no, 1e12), both(1e12, 1e12), both(1e12+100, 1e12)}, []float64{0, 0, 100}},
+		"never":                  {[][]L3{both(no, no), both(no, no)}, []float64{0, 0}},
+		"back":                   {[][]L3{both(1000, 1000), both(2000, 10), both(2000, 20)}, []float64{0, 0, 10}},
+		"another cache":          {[][]L3{both(0, 0), both(10, 10), {one(0, 30, no)}, {one(0, 31, no)}, both(32, 1e12), both(33, 1e12)}, []float64{0, 20, 0, 1, 0, 1}},
+		"local is no substitute": {[][]L3{{one(0, 1000, 300)}, {one(0, 1200, 400)}, {one(0, no, 450)}, {one(0, 1400, 500)}}, []float64{0, 200, 200, 100}},
+		"local alone":            {[][]L3{{one(0, no, 300)}, {one(0, no, 400)}}, []float64{0, 100}},
+	} {
+		var l looks
+		for i, caches := range c.readings {
+			mono := time.Duration(i+1) * second
+			s := l.at(mono, Reading{Containers: []ContainerReading{{ID: "a", Cache: CacheCounters{mono, int64(i), caches}}}})
+			if got := s.Containers[0].Cache; got.Bandwidth != c.want[i] || got.Occupancy != int64(i) || !got.At.Equal(s.Now) {
+				t.Errorf("%s, reading %d: %+v, want a bandwidth of %v", name, i, got, c.want[i])
+			}
+		}
+	}
+	var l looks
+	for i, want := range []float64{0, 100, 100, 0} {
+		mono := time.Duration(i)*45*second + second
+		caches := []L3{one(0, int64(i)*4500, no)}
+		if i > 1 {
+			caches[0].TotalBytes = no
+		}
+		if i == 3 {
+			mono += 2 * second
+		}
+		if s := l.at(mono, Reading{Containers: []ContainerReading{{ID: "a", Cache: CacheCounters{mono, 1, caches}}}}); s.Containers[0].Cache.Bandwidth != want {
+			t.Errorf("for good, reading %d: %+v, want a bandwidth of %v", i, s.Containers[0].Cache, want)
+		}
 	}
 }
 

@@ -41,7 +41,7 @@ func randomReading(t *rapid.T, mono time.Duration) Reading {
 			ID: fmt.Sprint(rapid.IntRange(0, 4).Draw(t, "id")), CPU: CPUCounters{some(), total()},
 			Throttling: ThrottlingCounters{some(), number(), number(), total()}, Pressure: psi(),
 			RunDelay: DelayCounter{some(), total()}, Memory: ContainerMemoryCounters{some(), number(), number(), number(), number(), number(), number(), number()},
-			Swap: SwapCounters{some(), number(), number()}, IO: IOCounters{some(), number(), number()}, Cache: CacheCounters{Mono: some(), Occupancy: number(), Moved: number()},
+			Swap: SwapCounters{some(), number(), number()}, IO: IOCounters{some(), number(), number()}, Cache: CacheCounters{Mono: some(), Occupancy: number(), L3s: []L3{{TotalBytes: number(), LocalBytes: number()}}},
 		})
 	}
 	return r

@@ -137,8 +137,7 @@ type IOCounters struct {
 type CacheCounters struct {
 	Mono      time.Duration
 	Occupancy int64
-	Moved     int64 // bytes from and to memory
-	L3s       []L3  // parts by L3 cache
+	L3s       []L3 // parts by L3 cache; the next reading has other memory for them
 }
 
 // CPICounters are what a container did while its cycles and instructions were counted, up to Mono.

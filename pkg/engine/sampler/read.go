@@ -243,7 +243,7 @@ func (d *threadDelays) add(thread int) {
 	}
 }
 
-// cache sums a container's counters over all caches and memory controllers.
+// cache reads a container's counters, and sums what it occupies of all caches.
 func (s *Sampler) cache(t *target, r *observe.ContainerReading) error {
 	if s.rdt == nil || r.Cache.Mono != 0 {
 		return nil
@@ -254,11 +254,6 @@ func (s *Sampler) cache(t *target, r *observe.ContainerReading) error {
 	}
 	for _, u := range all {
 		r.Cache.Occupancy += max(0, u.OccupancyBytes)
-		if u.TotalBytes >= 0 {
-			r.Cache.Moved += u.TotalBytes
-		} else {
-			r.Cache.Moved += max(0, u.LocalBytes)
-		}
 	}
 	r.Cache.Mono, r.Cache.L3s = s.mono(), all
 	return nil
