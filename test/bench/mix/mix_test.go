@@ -70,8 +70,8 @@ func TestSmoke(t *testing.T) {
 			t.Errorf("a morning with prediction.mode %s: nothing was measured: %+v", m.Prediction, m)
 		}
 	}
-	// The rise is less than ten minutes away: where the offer counts with it, nothing is sold.
-	if m := r.Mornings; len(m) == 2 && (m[0].Started == 0 || m[0].Phases[1].Published == 0 || m[1].Started >= m[0].Started) {
+	// The rise is less than ten minutes away: where the offer counts with it, less is sold. A busy node sells nothing.
+	if m := r.Mornings; len(m) == 2 && (m[0].Started == 0 && m[0].Phases[1].Published >= 2*float64(jobCPU)/1000 || m[1].Started > m[0].Started) {
 		t.Errorf("%d jobs started without a forecast, and %d with it", m[0].Started, m[1].Started)
 	}
 	for _, n := range r.Objectives {

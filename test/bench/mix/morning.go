@@ -106,7 +106,8 @@ func (b *bed) morning(ctx context.Context, o options, mode control.Mode) (m repo
 	return m, nil
 }
 
-// teach restarts the plugin with what it would have learned in the days before.
+// teach restarts the plugin with what it would have learned in the days before, and waits until it offers something:
+// a node that closes at first sells nothing for minutes.
 func (b *bed) teach(ctx context.Context, o options, times morningTimes, growth int64, sluice *runtime.Sluice) error {
 	night, err := b.others(ctx, o, times, sluice)
 	if err != nil {
@@ -117,7 +118,16 @@ func (b *bed) teach(ctx context.Context, o options, times morningTimes, growth i
 	if err := forecaststate.Write(sluice.StateDir, learned(time.Now(), times, night, day).Encode()); err != nil {
 		return err
 	}
-	return sluice.Restart()
+	if err := sluice.Restart(); err != nil {
+		return err
+	}
+	return await(ctx, "the plugin to know what the node uses", func() error {
+		s, err := sluice.Status()
+		if err == nil && !s.Loop.Offer.Known {
+			err = errors.New(s.Loop.Offer.Why)
+		}
+		return err
+	})
 }
 
 // trade loads the service while the market follows the node.
