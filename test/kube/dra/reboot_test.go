@@ -177,17 +177,22 @@ func (b *boot) check(t *testing.T, pod string, others ...string) {
 	if cpus := reserved[uid]; err != nil || len(reserved) != 1 || cpus.Size() != 1 {
 		t.Errorf("claims have reserved %v (%v), want one CPU for %s of pod %s", reserved, err, uid, pod)
 	}
-	var roles []string
+	want := append(others, claims, shares)
+	slices.Sort(want)
+	bed.Await(t, fmt.Sprintf("the containers with %q", want), func() error {
+		var roles []string
+		for _, c := range b.containers() {
+			roles = append(roles, c.role)
+		}
+		if slices.Sort(roles); !slices.Equal(roles, want) {
+			return fmt.Errorf("containers run with %q", roles)
+		}
+		return nil
+	})
 	for _, c := range b.containers() {
-		roles = append(roles, c.role)
 		if c.role != claims && c.cpus.Overlaps(reserved[uid]) {
 			t.Errorf("the container with %s is on CPUs %s, and pod %s has %s", c.role, c.cpus, pod, reserved[uid])
 		}
-	}
-	want := append(others, claims, shares)
-	slices.Sort(roles)
-	if slices.Sort(want); !slices.Equal(roles, want) {
-		t.Errorf("containers run with %q, want %q", roles, want)
 	}
 	for program, from := range b.logs {
 		for line := range strings.Lines(program.Log()[from:]) {
