@@ -224,7 +224,7 @@ func (l *Ledger) Mend(id string, held cpuset.Set) (mended bool) {
 	return true
 }
 
-// move gives a pin other CPUs: the rest of cores that it has, if that is enough.
+// move gives a pin other CPUs: of the cores that it is on, if they have enough, and otherwise any free ones.
 func (l *Ledger) move(h *Holder, held cpuset.Set) error {
 	had, free := h.CPUs, cpuset.Difference(l.freeFor(h), held)
 	err := l.pin(h, cpuset.Intersect(free, l.machine.Siblings(had)), cpuset.Set{}, cpuset.Set{})

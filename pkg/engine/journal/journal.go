@@ -286,9 +286,8 @@ func (b *Journal) RecordWrite(path string, knob knobs.Knob, value knobs.Value) {
 	b.write(line{Path: path, Knob: knob.String(), Wrote: &text})
 }
 
-// RecordLift records that Sluice is about to lift the quota of a knob that it has set before: from now on
-// the entry has no write, like that of the kubelet's quota where Sluice lifts that. Before is what the
-// kernel has until then.
+// RecordLift records that Sluice is about to lift a quota that it has set itself. The entry then has no
+// write, as where Sluice lifts the kubelet's quota, and Before is what the kernel has until the lift.
 func (b *Journal) RecordLift(path string, knob knobs.Knob) {
 	e, ok := b.values[path][knob]
 	if !ok || e.Wrote == nil {
