@@ -15,13 +15,15 @@ func (n *Node) network() string {
 }
 
 // containerd is its configuration. A process without CAP_SYS_RESOURCE, as in a container
-// without privileges, may not lower OOM scores: restrict_oom_score_adj.
+// without privileges, may not lower OOM scores: restrict_oom_score_adj. Statistics once a second of each shim take much of
+// a small machine, and no kubelet here asks containerd for them.
 func (n *Node) containerd() string {
 	_, node, _ := n.cluster.folders()
 	return fmt.Sprintf(`version = 3
 [plugins.'io.containerd.cri.v1.runtime']
   enable_selinux = false
   restrict_oom_score_adj = true
+  stats_collect_period = "1h"
   [plugins.'io.containerd.cri.v1.runtime'.cni]
     bin_dirs = [%q]
     conf_dir = %q

@@ -92,6 +92,8 @@ func (g *Guest) texts() map[string]string {
 [plugins.'io.containerd.nri.v1.nri']
   plugin_registration_timeout = "1m"
   plugin_request_timeout = "1m"
+[plugins.'io.containerd.cri.v1.runtime']
+  stats_collect_period = "1h"
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
