@@ -58,9 +58,12 @@ func TestNodes(t *testing.T) {
 		if got := node.CgroupFile(t, node.Cgroup(t, pod, "main"), weightFile(node)); got != weight(node) {
 			t.Errorf("%s of the container on %s is %q", weightFile(node), name, got)
 		}
-		if log := node.Log(pod, "main"); !strings.Contains(log, "started") {
-			t.Errorf("the container on %s has logged %q", name, log)
-		}
+		bed.Await(t, "the container on "+name+" to log that it has started", func() error {
+			if log := node.Log(pod, "main"); !strings.Contains(log, "started") {
+				return fmt.Errorf("it has logged %q", log)
+			}
+			return nil
+		})
 		out, err := c.Exec(t, pod, "main", "sh", "-c", "nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo reached")
 		if err != nil || !strings.Contains(out, "reached") {
 			t.Errorf("the pod on %s prints %q (%v): it doesn't reach the API server", name, out, err)
