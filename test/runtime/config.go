@@ -11,8 +11,8 @@ import (
 )
 
 // config is the configuration of both versions of containerd. Negative OOM scores need
-// CAP_SYS_RESOURCE, so they are restricted. Version 2.4 would ask each shim for statistics once a second, all at
-// the same time, which no test reads, and which makes services wait.
+// CAP_SYS_RESOURCE, so they are restricted. By default, version 2.3 and later ask all shims for statistics at the same
+// time, once a second. No test reads these statistics, and services wait for a CPU meanwhile.
 const config = `
 root = "{{.Dir}}/root"
 state = "{{.Dir}}/state"

@@ -15,8 +15,8 @@ func (n *Node) network() string {
 }
 
 // containerd is its configuration. A process without CAP_SYS_RESOURCE, as in a container
-// without privileges, may not lower OOM scores: restrict_oom_score_adj. Statistics once a second of each shim take much of
-// a small machine, and no kubelet here asks containerd for them.
+// without privileges, may not lower OOM scores: restrict_oom_score_adj. By default, containerd
+// asks all shims for statistics once a second, which takes much of a small machine. No kubelet here needs them so often.
 func (n *Node) containerd() string {
 	_, node, _ := n.cluster.folders()
 	return fmt.Sprintf(`version = 3
