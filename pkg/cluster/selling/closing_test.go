@@ -52,3 +52,42 @@ func TestAmountsThatDoNotFall(t *testing.T) {
 		t.Errorf("%d publications in %d s, want 2 to %d", n, seconds, most)
 	}
 }
+
+// What has just started does not know its offer yet. That is no reason to close for minutes.
+func TestMeasuring(t *testing.T) {
+	t.Parallel()
+	measuring := func(w *world, d time.Duration) {
+		w.in.Connected, w.in.Report = true, offers(0)
+		w.in.Report.Closed = &Reason{OfferUnknown, "not measured yet"}
+		w.run(d)
+		w.in.Report = offers(4000)
+		w.run(20 * time.Second)
+	}
+	for name, test := range map[string]struct {
+		play func(w *world)
+		cpu  int64
+		word string
+		sent int
+	}{
+		"a plugin that is back and measures closes nothing": {func(w *world) {
+			w.in.Connected = false
+			w.in.Now += 10 * time.Second
+			w.step()
+			measuring(w, 15*time.Second)
+		}, 4000, Selling, 1},
+		"one that does not measure closes": {func(w *world) { measuring(w, Silence) }, 0, Reopening, 3},
+		"both programs that start again open at once": {func(w *world) {
+			w.in.Leaving = true
+			w.step()
+			w.seller, w.in.Leaving = NewSeller(Sluice.Names()), false
+			measuring(w, 20*time.Second)
+		}, 4000, Selling, 4},
+	} {
+		w := newWorld(offers(4000))
+		w.step()
+		test.play(w)
+		if w.cpu() != test.cpu || w.word() != test.word || len(w.sent) != test.sent {
+			t.Errorf("%s: %d mCPU, %s after %d publications, want %d, %s after %d", name, w.cpu(), w.word(), len(w.sent), test.cpu, test.word, test.sent)
+		}
+	}
+}

@@ -26,7 +26,7 @@ func (s *Seller) plan(in *Input) plan {
 	}
 	p := plan{amounts: make(map[Kind]int64, len(s.names))}
 	var offer, want Amounts
-	sells := s.phase == open || s.phase == fresh
+	sells := s.phase == open || s.phase == fresh && in.Report.Closed == nil
 	if sells {
 		offer = sold(in)
 	}

@@ -73,7 +73,7 @@ func change(t *rapid.T, w *world) {
 	case 0, 1, 2, 3:
 		r.Offer = offers(rapid.Int64Range(0, 10000).Draw(t, "offer")).Offer
 	case 4:
-		r.Closed = rapid.SampledFrom([]*Reason{nil, nil, {Window, "w"}, {Switch, "s"}}).Draw(t, "closed")
+		r.Closed = rapid.SampledFrom([]*Reason{nil, nil, {Window, "w"}, {Switch, "s"}, {OfferUnknown, "u"}}).Draw(t, "closed")
 	case 5:
 		r.NotActing = rapid.SampledFrom([]*Reason{nil, nil, {Preview, "p"}}).Draw(t, "acting")
 		r.Previews = r.NotActing != nil && rapid.Bool().Draw(t, "previews")
@@ -155,7 +155,7 @@ func checkRate(t *rapid.T, sent []time.Duration) {
 	}
 }
 
-// checkFall checks that a fall by a tenth waits for the rate alone.
+// checkFall checks that a fall by a tenth waits for the rate alone, and for a plugin that may still measure.
 func checkFall(t *rapid.T, w *world, behind time.Duration) time.Duration {
 	has, found := w.in.Object.Amounts[BatchCPU]
 	var bound int64
@@ -169,7 +169,11 @@ func checkFall(t *rapid.T, w *world, behind time.Duration) time.Duration {
 	if behind == 0 {
 		return w.in.Now
 	}
-	if w.in.Now-behind > 2*Interval {
+	most := 2 * Interval
+	if c := w.in.Report.Closed; c != nil && c.Word == OfferUnknown {
+		most += Silence
+	}
+	if w.in.Now-behind > most {
 		t.Fatalf("%d is published since %v, and %d is offered or bound", has, w.in.Now-behind, want)
 	}
 	return behind

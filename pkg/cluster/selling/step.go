@@ -100,6 +100,7 @@ type Seller struct {
 	measuredAt time.Time     // of the loop, by the node's clock
 	moved      time.Duration // time at which measuredAt was seen to change
 	linked     time.Duration // time at which the plugin was seen to be connected to the container runtime
+	measured   time.Duration // time of the latest report of a plugin that knew its offer; 0 before the first
 }
 
 // phase is what a seller does.
@@ -179,8 +180,9 @@ func holdFor(in *Input) time.Duration {
 	return Hold + time.Duration(in.Jitter*float64(Hold)/5)
 }
 
-// judge returns the condition Ready, and why nothing is sold; nil if the offer is. It is not
-// known before the first report, while the plugin may still come.
+// judge returns the condition Ready, and why nothing is sold; nil if the offer is. It is not known before the first
+// report, while the plugin may still come, nor on an open node whose plugin has started again, or has read a new
+// configuration, and may still measure.
 func (s *Seller) judge(in *Input) (ready Condition, shut *Reason, known bool) {
 	ready = Condition{Type: Ready}
 	r := in.Report
@@ -189,6 +191,10 @@ func (s *Seller) judge(in *Input) (ready Condition, shut *Reason, known bool) {
 	}
 	if r != nil && (s.linked == 0 || r.Connected) {
 		s.linked = in.Heard
+	}
+	unknown := r != nil && r.Closed != nil && r.Closed.Word == OfferUnknown
+	if r != nil && !unknown {
+		s.measured = in.Heard
 	}
 	switch {
 	case in.Leaving:
@@ -205,6 +211,8 @@ func (s *Seller) judge(in *Input) (ready Condition, shut *Reason, known bool) {
 		ready.Reason = Reason{LoopStalled, fmt.Sprintf("The control loop has not measured for more than %v: see the log of sluice.", r.Stall)}
 	case in.Heard-s.linked >= Silence:
 		ready.Reason = Reason{RuntimeDisconnected, "sluice is not connected to the container runtime, which starts containers without it: see 'sluice doctor'."}
+	case unknown && saysOpen(in.Object) && in.Now-s.measured < Silence:
+		return ready, nil, false
 	case r.Shortcomings != nil:
 		ready.Reason = *r.Shortcomings
 		return ready, r.Closed, true
@@ -236,6 +244,7 @@ func (s *Seller) enter(in *Input, shut *Reason) {
 	}
 	switch {
 	case s.phase == aside:
+	case s.phase == fresh && shut != nil && shut.Word == OfferUnknown: // the plugin starts as well
 	case shut != nil && s.previews(in, shut):
 		s.phase = preview
 	case shut != nil:

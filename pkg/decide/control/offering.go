@@ -40,9 +40,11 @@ const (
 	offerMemory = 64 << 20 // bytes
 	offerTime   = 5 * time.Minute
 
-	demandTime = time.Minute // time constant of the mean of other users' usage
-	youngTime  = time.Minute // age below which a container may use less than it will
-	oneHour    = time.Hour
+	demandTime  = time.Minute      // time constant of the mean of other users' usage
+	demandFirst = 10 * time.Second // measured time before the first offer
+	demandGap   = 10 * time.Second // longest time for which a measurement counts after a gap
+	youngTime   = time.Minute      // age below which a container may use less than it will
+	oneHour     = time.Hour
 )
 
 // Offering computes what the node can offer to batch work (Koordinator's batch resources): capacity
@@ -65,10 +67,12 @@ type Offering struct {
 	unmeasured time.Duration // time since the node's usage was last known
 }
 
-// demandMean is the exponential mean of other users' demand, including the system's.
+// demandMean is the mean of other users' demand, including the system's: of all that was measured until that is
+// demandTime, and an exponential mean from then on. So a short peak at the start, like that of an installation, does
+// not count for more than its time.
 type demandMean struct {
 	cpu, memory float64
-	set         bool
+	over        time.Duration // measured time in the mean, at most demandTime
 }
 
 // NewOffering returns the controller of the offer, which is computed once per interval. The system
@@ -92,15 +96,15 @@ func (s *Offering) Peaks() Peaks { return s.peaks }
 func (s *Offering) Step(v *View, free []int) (Offer, []Decision) {
 	passed := s.watch.lap(v.Now, s.interval)
 	s.age += passed
-	now, measured := s.Demand(v)
-	if measured {
-		s.demand.enter(now, passed)
-		s.peaks.enter(v.Now, s.demand.amount(), passed)
-	}
-	s.offer.FreeCPUs = free
 	s.unmeasured += passed
+	now, measured := s.Demand(v)
+	s.offer.FreeCPUs = free
 	if measured {
+		s.demand.enter(now, min(s.unmeasured, demandGap))
 		s.unmeasured = 0
+		if s.demand.over == demandTime {
+			s.peaks.enter(v.Now, s.demand.amount(), passed)
+		}
 	} else if s.reported && s.unmeasured < offerTime {
 		return s.offer, nil
 	}
@@ -139,10 +143,12 @@ func (s *Offering) Step(v *View, free []int) (Offer, []Decision) {
 // compute returns the offer from the present measurements.
 func (s *Offering) compute(v *View, measured bool) Offer {
 	switch {
-	case !measured || !s.demand.set:
-		return Offer{Why: "the node's usage is not known: nothing is offered"}
-	case v.Batch.Closed:
+	case measured && v.Batch.Closed:
 		return Offer{Known: true, Why: "the node takes no batch work: " + v.Batch.Why}
+	case s.demand.over < demandFirst:
+		return Offer{Why: fmt.Sprintf("the node's usage has been known for less than %v: nothing is offered yet", demandFirst)}
+	case !measured:
+		return Offer{Why: "the node's usage is not known: nothing is offered"}
 	}
 	o := Offer{Known: true}
 	room := Amount{
@@ -245,11 +251,13 @@ func (s *Offering) reserve(v *View) Amount {
 }
 
 func (d *demandMean) enter(now Amount, passed time.Duration) {
-	if !d.set {
-		d.cpu, d.memory, d.set = float64(now.CPU), float64(now.MemoryBytes), true
-		return
+	share := 1.0
+	if d.over > 0 {
+		d.over = min(d.over+passed, demandTime)
+		share = passed.Seconds() / d.over.Seconds()
+	} else {
+		d.over = passed
 	}
-	share := min(1, passed.Seconds()/demandTime.Seconds())
 	d.cpu += (float64(now.CPU) - d.cpu) * share
 	d.memory += (float64(now.MemoryBytes) - d.memory) * share
 }

@@ -67,11 +67,23 @@ func TestOffering(t *testing.T) {
 		}
 		cfg := DefaultConfig().Offer
 		cfg.MemoryBy = test.by
-		offer, decisions := NewOffering(cfg, test.reserved, time.Second, Peaks{}).Step(s.second(), []int{3, 4})
+		offer, decisions := firstOffer(t, NewOffering(cfg, test.reserved, time.Second, Peaks{}), s.second, 3, 4)
 		if offer.ShortTerm != test.want || !offer.Known || !slices.Equal(offer.FreeCPUs, []int{3, 4}) || len(decisions) != 1 {
 			t.Errorf("%s: %+v, want %+v; %v", name, offer, test.want, decisions)
 		}
 	}
+}
+
+// firstOffer returns what is offered once the node's usage has been known for long enough, and the decision.
+func firstOffer(t *testing.T, o *Offering, step func() *View, free ...int) (Offer, []Decision) {
+	t.Helper()
+	for range 100 {
+		if offer, decisions := o.Step(step(), free); offer.Known {
+			return offer, decisions
+		}
+	}
+	t.Fatal("nothing is offered")
+	return Offer{}, nil
 }
 
 func newOffering(peaks Peaks) *Offering {
@@ -81,10 +93,12 @@ func newOffering(peaks Peaks) *Offering {
 func TestOfferCountsWhatIsNotSeenAtItsRequest(t *testing.T) {
 	t.Parallel()
 	s := shop()
-	s.second()
-	// Without its measurement, the server's usage counts as the system's.
-	s.at("web").CPU.At, s.at("web").Container.Memory.At = time.Time{}, time.Time{}
-	offer, _ := newOffering(Peaks{}).Step(&s.View, nil)
+	offer, _ := firstOffer(t, newOffering(Peaks{}), func() *View {
+		s.second()
+		// Without its measurement, the server's usage counts as the system's.
+		s.at("web").CPU.At, s.at("web").Container.Memory.At = time.Time{}, time.Time{}
+		return &s.View
+	})
 	if want := (Amount{60000 - 30000 - 16000 - 12000, (65 - 30 - 5 - 7) * testGiB}); offer.ShortTerm != want {
 		t.Errorf("%+v, want %+v", offer.ShortTerm, want)
 	}
@@ -96,7 +110,7 @@ func TestOfferBetweenMeasurementsOfMemory(t *testing.T) {
 	for _, interval := range []time.Duration{200 * time.Millisecond, time.Second, 10 * time.Second} {
 		s := shop()
 		offering := NewOffering(DefaultConfig().Offer, Amount{}, interval, Peaks{})
-		first, _ := offering.Step(s.pass(interval), nil)
+		first, _ := firstOffer(t, offering, func() *View { return s.pass(interval) })
 		for range 600 {
 			if offer, _ := offering.Step(s.pass(interval), nil); offer.ShortTerm != first.ShortTerm {
 				t.Fatalf("with an interval of %v, at %v: %+v, at first %+v", interval, s.Now, offer.ShortTerm, first.ShortTerm)
@@ -109,7 +123,7 @@ func TestOfferLongLived(t *testing.T) {
 	t.Parallel()
 	s := shop()
 	offering := newOffering(Peaks{})
-	offer, _ := offering.Step(s.second(), nil)
+	offer, _ := firstOffer(t, offering, s.second)
 	// Without a whole measured hour, requests of 46 CPUs and 40 GiB count.
 	if want := (Amount{14000, 25 * testGiB}); offer.LongTerm != want || offer.PeakHours != 0 {
 		t.Errorf("at first %+v, want %+v", offer, want)
@@ -136,11 +150,11 @@ func TestOfferLongLived(t *testing.T) {
 	if err := json.Unmarshal(text, &kept); err != nil {
 		t.Fatal(err)
 	}
-	if again, _ := newOffering(kept).Step(s.second(), nil); again.LongTerm != offer.LongTerm || again.PeakHours != 1 {
+	if again, _ := firstOffer(t, newOffering(kept), s.second); again.LongTerm != offer.LongTerm || again.PeakHours != 1 {
 		t.Errorf("after a restart %+v, before %+v", again, offer)
 	}
 	s.Now = s.Now.Add(25 * time.Hour)
-	if again, _ := newOffering(kept).Step(s.second(), nil); again.PeakHours != 0 {
+	if again, _ := firstOffer(t, newOffering(kept), s.second); again.PeakHours != 0 {
 		t.Errorf("a day later %+v", again)
 	}
 }
@@ -149,18 +163,21 @@ func TestOfferReportsLargeChangesAtOnceAndSmallOnesLater(t *testing.T) {
 	t.Parallel()
 	s := shop()
 	offering := newOffering(Peaks{})
-	offering.Step(s.second(), nil)
+	firstOffer(t, offering, s.second)
+	for range 60 { // the mean is of all that was measured
+		offering.Step(s.second(), nil)
+	}
 	move := func(usage workload.MilliCPU) {
 		s.Node.CPU.Usage += usage - s.at("web").CPU.Usage
 		s.at("web").CPU.Usage = usage
 	}
 	move(11000) // a change by 9 % of 32
-	for i := range 299 {
+	for i := range 239 {
 		if offer, decisions := offering.Step(s.second(), nil); len(decisions) != 0 || offer.ShortTerm.CPU != 32000 {
 			t.Fatalf("after %d s: %+v, %v", i, offer, decisions)
 		}
 	}
-	if offer, decisions := offering.Step(s.second(), nil); len(decisions) != 1 || offer.ShortTerm.CPU < 29000 || offer.ShortTerm.CPU > 29050 {
+	if offer, decisions := offering.Step(s.second(), nil); len(decisions) != 1 || offer.ShortTerm.CPU < 29000 || offer.ShortTerm.CPU > 29100 {
 		t.Errorf("after five minutes: %+v, %v", offer, decisions)
 	}
 	move(41000) // to nothing; the mean has a tenth of the change after some seconds
@@ -209,11 +226,52 @@ func TestOfferIsOneMovement(t *testing.T) {
 	}
 }
 
+// TestFirstOffer checks that a peak of a second at the plugin's start counts as one second, both in the first offer and
+// in the peaks of hours.
+func TestFirstOffer(t *testing.T) {
+	t.Parallel()
+	s := shop()
+	offering := newOffering(Peaks{})
+	s.Node.CPU.Usage += 50000 // of the system: 54 CPUs in the first second, and 4 from then on
+	offering.Step(s.second(), nil)
+	offering.Step(s.second(), nil)
+	s.Node.CPU.Usage -= 50000
+	if offer, _ := firstOffer(t, offering, s.second); offer.ShortTerm.CPU != 27000 {
+		t.Errorf("%v CPUs are offered after 10 s, want 32 less a tenth of 50", offer.ShortTerm.CPU)
+	}
+	for range 4000 {
+		offering.Step(s.second(), nil)
+	}
+	peaks := offering.Peaks()
+	if peak, hours := peaks.most(s.Now); hours != 1 || peak.CPU > 29000 {
+		t.Errorf("in %d hours the peak is %v CPUs, want 28 and what is left after a minute", hours, peak.CPU)
+	}
+}
+
+// TestOfferFollowsOnABusyNode checks that an offer falls as fast when only one of ten measurements comes in time.
+func TestOfferFollowsOnABusyNode(t *testing.T) {
+	t.Parallel()
+	s := shop()
+	offering := newOffering(Peaks{})
+	before, _ := firstOffer(t, offering, s.second)
+	s.at("web").CPU.Usage, s.Node.CPU.Usage = 38000, s.Node.CPU.Usage+30000
+	offer := before
+	for range 6 {
+		for range 9 {
+			offering.Step(s.blind(), nil)
+		}
+		offer, _ = offering.Step(s.second(), nil)
+	}
+	if fell := before.ShortTerm.CPU - offer.ShortTerm.CPU; fell < 15000 {
+		t.Errorf("within a minute the offer fell by %v CPUs, of 30", fell)
+	}
+}
+
 func TestOfferUnseen(t *testing.T) {
 	t.Parallel()
 	s := shop()
 	offering := newOffering(Peaks{})
-	before, _ := offering.Step(s.second(), nil)
+	before, _ := firstOffer(t, offering, s.second)
 	for range 299 {
 		if offer, decisions := offering.Step(s.blind(), nil); offer.ShortTerm != before.ShortTerm || len(decisions) != 0 {
 			t.Fatalf("%+v, %v", offer, decisions)

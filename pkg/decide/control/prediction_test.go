@@ -76,9 +76,9 @@ func TestOfferCountsWithForecasts(t *testing.T) {
 	web.Memory, web.CPU.Usage = 2*testGiB, 100
 	web.Container.Memory.WorkingSet, web.Container.Memory.Anon = testGiB/2, testGiB/2
 	s.Node.CPU.Usage, s.Node.Memory.Available = 100, s.MemoryTotal-testGiB/2
-	before, _ := newOffering(Peaks{}).Step(s.second(), nil)
+	before, _ := firstOffer(t, newOffering(Peaks{}), s.second)
 	s.Forecasts = Forecasts{Soon: Amount{CPU: 550}, Long: Amount{CPU: 550, MemoryBytes: testGiB}}
-	offer, _ := newOffering(Peaks{}).Step(s.second(), nil)
+	offer, _ := firstOffer(t, newOffering(Peaks{}), s.second)
 	if offer.LongTerm != (Amount{1450, testGiB}) {
 		t.Errorf("long-term offer %+v, want what a request of 2 CPUs and 2 GiB leaves above 0.55 CPUs and 1 GiB", offer.LongTerm)
 	}
@@ -86,7 +86,7 @@ func TestOfferCountsWithForecasts(t *testing.T) {
 		t.Errorf("short-term offer %+v, without a forecast %+v", offer.ShortTerm, before.ShortTerm)
 	}
 	s.Node.CPU.Usage = 5900 // of the system
-	if offer, _ = newOffering(Peaks{}).Step(s.second(), nil); offer.LongTerm.CPU != offer.ShortTerm.CPU {
+	if offer, _ = firstOffer(t, newOffering(Peaks{}), s.second); offer.LongTerm.CPU != offer.ShortTerm.CPU {
 		t.Errorf("more is offered for long, %v, than is free, %v", offer.LongTerm.CPU, offer.ShortTerm.CPU)
 	}
 }
