@@ -42,7 +42,7 @@ CONCURRENT := ./pkg/engine/... ./pkg/runtime/... ./pkg/kernel/... ./pkg/cluster/
 	./pkg/observe/... ./pkg/peers/... ./pkg/config/... ./plugins/...
 
 # Begin first, so that no long one runs alone at the end.
-KUBE_LONGEST := ./firstday ./daemonset ./dra ./sell ./pins
+KUBE_LONGEST := ./daemonset ./dra ./sell ./pins
 
 # In test/external, a module of its own. It reads files outside, whose changes Go's cache
 # of test results doesn't notice.
@@ -90,7 +90,7 @@ check: lint $(TOOLS)/gotestsum ## for daily work, some minutes: lint, and the un
 	cd test/external && ../../$(GOTESTSUM) --format standard-quiet -- -short -timeout $(UNIT_TIMEOUT) $(EXTERNAL)
 
 test: downloads lint sbom unit fuzz web-test e2e kube-test vm-test ## everything, on a fresh machine
-	@$(call flaky,bin/flaky-e2e.txt bin/flaky-docs.txt bin/flaky-kube.txt bin/flaky-vm.txt)
+	@$(call flaky,bin/flaky-e2e.txt bin/flaky-docs.txt bin/flaky-kube.txt bin/flaky-day.txt bin/flaky-vm.txt)
 
 unit: $(TOOLS)/gotestsum $(TOOLS)/helm ## what needs no root and no runtime, and what is concurrent with the race detector too
 	$(GOTESTSUM) --format standard-quiet -- -timeout $(UNIT_TIMEOUT) $(UNIT)
@@ -134,10 +134,12 @@ e2e: build tools deb image $(TOOLS)/servers ## real containerd, real containers,
 	go test -run '^$$' -bench . -benchtime 1x -timeout 10m ./pkg/engine/agent >/dev/null # each benchmark on real cgroups still works
 
 kube-test: runtime kube-tools image $(TOOLS)/helm $(GOTESTSUM) ## a real Kubernetes with two nodes (root; KUBERNETES=1.34, 1.36 or 1.37)
-	@rm -f bin/flaky-kube.txt
+	@rm -f bin/flaky-kube.txt bin/flaky-day.txt
 	cd test/kube && ../../$(GOTESTSUM) --hide-summary output --format standard-verbose $(RERUN)=../../bin/flaky-kube.txt --rerun-fails-run-root-test \
-		--packages '$(KUBE_LONGEST) ./...' -- -p 3 -count=1 -timeout 30m
-	@$(call flaky,bin/flaky-kube.txt)
+		--packages "$(KUBE_LONGEST) $$(go list ./... | grep -v '/firstday$$' | tr '\n' ' ')" -- -p 3 -count=1 -timeout 30m
+	cd test/kube && ../../$(GOTESTSUM) --hide-summary output --format standard-verbose $(RERUN)=../../bin/flaky-day.txt --rerun-fails-run-root-test \
+		--packages ./firstday -- -count=1 -timeout 30m # alone: its pods take all of the machine
+	@$(call flaky,bin/flaky-kube.txt bin/flaky-day.txt)
 
 vm-test: build tools ## real kernel with cgroup v2 and NUMA: QEMU guests, as many at once as CPUs, some of systemd
 	@rm -f bin/flaky-vm.txt

@@ -59,7 +59,7 @@ func (n *Node) OwnLoad(t testing.TB) {
 	}()
 }
 
-// HighWeight gives the bed 100 times the usual CPU weight, so that its pods have the load that they
+// HighWeight gives the bed 16 times the usual CPU weight, so that its pods have the load that they
 // make also on a busy machine. Call it before Node.
 func (c *Cluster) HighWeight(t testing.TB) {
 	t.Helper()
@@ -68,7 +68,7 @@ func (c *Cluster) HighWeight(t testing.TB) {
 	if c.tree.V2() {
 		file, unit = "cpu.weight", 100
 	}
-	err := c.tree.Write(c.tree.Name, file, strconv.Itoa(100*unit))
+	err := c.tree.Write(c.tree.Name, file, strconv.Itoa(16*unit))
 	pids, err2 := c.tree.PIDs(c.tree.Processes())
 	err = errors.Join(err, err2)
 	for _, pid := range pids { // also those that run already
