@@ -74,6 +74,28 @@ func TestNodeCPU(t *testing.T) {
 	}
 }
 
+// A virtual machine that was paused has counted no tick since the last reading. That is no loss of what was known.
+func TestCountersThatStandStill(t *testing.T) {
+	t.Parallel()
+	const tick = 100 * time.Millisecond
+	var l looks
+	l.at(tick, Reading{CPU: cpus(tick, 0, 0)})
+	still := cpus(2*tick, tick/2, 0)
+	l.at(2*tick, Reading{CPU: still})
+	still.Mono = 3 * tick
+	if c := l.at(3*tick, Reading{CPU: still}).Node.CPU; c.Usage != 500 || !c.At.Equal(start().Add(2*tick)) {
+		t.Errorf("after a tick in which nothing was counted: %+v, want what was known before", c)
+	}
+	if c := l.at(4*tick, Reading{CPU: cpus(4*tick, tick, tick)}).Node.CPU; c.Usage != 750 || c.Interval != 2*tick {
+		t.Errorf("%+v, want 0.75 CPUs over two ticks", c)
+	}
+	still = cpus(200*tick, tick, tick)
+	still.CPUs = cpus(4*tick, tick, tick).CPUs
+	if c := l.at(200*tick, Reading{CPU: still}).Node.CPU; !c.At.IsZero() {
+		t.Errorf("known although nothing was counted for 20 s: %+v", c)
+	}
+}
+
 func TestIdleTimeThatGoesBackIsNoBusyTime(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

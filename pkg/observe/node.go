@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -28,7 +29,7 @@ func (m *Meter) nodeCPU(now *NodeCPUTimes) {
 		return
 	}
 	t := since(m.cpus.Mono, now.Mono, shortest, longest)
-	if t.early {
+	if t.early || !t.first && !t.gap && slices.Equal(m.cpus.CPUs, now.CPUs) { // no tick was counted, as in a virtual machine that was paused
 		return
 	}
 	n := &m.known.Node
