@@ -51,7 +51,7 @@ func (b *bed) measure(ctx context.Context, s slice) (o outcome, err error) {
 	var first, last sample
 	due, result, err := b.send(ctx, s, func(begin int64) (err error) {
 		load.SleepUntil(begin + int64(s.settleTime()))
-		if err := b.tracer.start(); err != nil {
+		if err := b.tracer.start(b.service, s.hog); err != nil {
 			return err
 		}
 		if first, err = files.read(); err != nil {
@@ -64,7 +64,7 @@ func (b *bed) measure(ctx context.Context, s slice) (o outcome, err error) {
 	if err != nil {
 		return o, err
 	}
-	if o.waits, err = b.tracer.read(b.service, s.hog); err != nil {
+	if o.waits, err = b.tracer.read(); err != nil {
 		return o, err
 	}
 	o.usage = between(first, last, b.cpus)

@@ -18,7 +18,12 @@ import (
 const traceKiB = 64 << 10
 
 // tracer traces the scheduler, with a mount of tracefs and a trace buffer of its own. A nil tracer traces nothing.
-type tracer struct{ mount, instance string }
+type tracer struct {
+	mount, instance string
+
+	service []int          // threads of the service, when the trace began
+	groups  map[int]string // of threads, when the trace began
+}
 
 func newTracer() (t *tracer, err error) {
 	t = &tracer{}
@@ -47,12 +52,34 @@ func (t *tracer) write(file, text string) error {
 	return os.WriteFile(filepath.Join(t.instance, file), []byte(text), 0)
 }
 
-// start begins with an empty trace.
-func (t *tracer) start() error {
+// start begins with an empty trace, and lists the threads of the service and of the hog, which is nil for none: a
+// service can have ended its own by the end of the slice.
+func (t *tracer) start(service, hog *runtime.Pod) error {
 	if t == nil {
 		return nil
 	}
-	return errors.Join(t.write("trace", ""), t.write("tracing_on", "1"))
+	var err, err2 error
+	var batch []int
+	if t.service, err = threadsOf(service); hog != nil {
+		batch, err2 = threadsOf(hog)
+	}
+	t.groups = map[int]string{waits.Idle: "idle CPU"}
+	for _, tid := range t.service {
+		t.groups[tid] = "service"
+	}
+	for _, tid := range batch {
+		t.groups[tid] = "batch"
+	}
+	return errors.Join(err, err2, t.write("trace", ""), t.write("tracing_on", "1"))
+}
+
+// threadsOf returns the thread IDs of a pod.
+func threadsOf(pod *runtime.Pod) (tids []int, err error) {
+	pids, err := pod.Container("c").PIDs()
+	for _, pid := range pids {
+		tids = append(tids, threads(pid)...)
+	}
+	return tids, err
 }
 
 func (t *tracer) stop() error {
@@ -63,48 +90,26 @@ func (t *tracer) stop() error {
 }
 
 // read returns for what the service waited between start and stop.
-func (t *tracer) read(service, hog *runtime.Pod) (waits.Waits, error) {
+func (t *tracer) read() (waits.Waits, error) {
 	if t == nil {
 		return waits.Waits{}, nil
 	}
-	var errs []error
-	of := func(pod *runtime.Pod) (tids []int) {
-		if pod == nil {
-			return nil
-		}
-		pids, err := pod.Container("c").PIDs()
-		errs = append(errs, err)
-		for _, pid := range pids {
-			tids = append(tids, threads(pid)...)
-		}
-		return tids
-	}
-	own := of(service)
-	groups := map[int]string{waits.Idle: "idle CPU"}
-	name := func(group string, tids []int) {
-		for _, tid := range tids {
-			groups[tid] = group
-		}
-	}
-	name("service", own)
-	name("batch", of(hog))
 	trace, err := os.Open(filepath.Join(t.instance, "trace"))
-	if errs = append(errs, err); err != nil {
-		return waits.Waits{}, errors.Join(errs...)
+	if err != nil {
+		return waits.Waits{}, err
 	}
 	defer func() { _ = trace.Close() }()
-	got, err := waits.Read(trace, own, func(task waits.Task) string {
-		switch group, known := groups[task.TID]; {
+	return waits.Read(trace, t.service, func(task waits.Task) string {
+		switch group, known := t.groups[task.TID]; {
 		case known:
 			return group
-		case task.Name == "probe": // a process that the hog started, and that has ended
+		case task.Name == "probe": // a process that the hog started meanwhile
 			return "batch"
-		case task.Name == "mix": // a thread of this program, which may have ended, too
+		case task.Name == "mix": // a thread of this program
 			return "generator"
 		}
 		return "others"
 	})
-	return got, errors.Join(append(errs, err)...)
 }
 
 // threads returns the thread IDs of a process; none if it has ended.
