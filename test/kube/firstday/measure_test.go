@@ -117,6 +117,17 @@ func (d *day) memoryIsShort() {
 	if n := len(d.running(d.n1.Name)); n == 0 || n == 8 {
 		d.Errorf("of 8 pods, %d run on node %s, want some on each node", n, d.n1.Name)
 	}
+	bed.Await(d, "the Job's pods on node n1 to hold their memory", func() error {
+		file, want := "memory.usage_in_bytes", int64(len(d.running(d.n1.Name)))*100<<20
+		if d.n1.V2() {
+			file = "memory.current"
+		}
+		got, err := strconv.ParseInt(d.n1.CgroupFile(d, filepath.Join(d.n1.CgroupRoot, "kubepods", "besteffort"), file), 10, 64)
+		if err == nil && got < want {
+			err = fmt.Errorf("they hold %d MiB, want %d", got>>20, want>>20)
+		}
+		return err
+	})
 	d.run("kubectl -n shop scale deployment cache --replicas=1")
 	h := d.follow(before)
 	d.measured("from the eviction of "+h.victim+", with 5 s of grace, to the start of "+h.successor.Name+" on node "+h.successor.Spec.NodeName, h.took, 140*time.Second)
