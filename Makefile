@@ -138,7 +138,7 @@ kube-test: runtime kube-tools image $(TOOLS)/helm $(GOTESTSUM) ## a real Kuberne
 	cd test/kube && ../../$(GOTESTSUM) --hide-summary output --format standard-verbose $(RERUN)=../../bin/flaky-kube.txt --rerun-fails-run-root-test \
 		--packages "$(KUBE_LONGEST) $$(go list ./... | grep -v '/firstday$$' | tr '\n' ' ')" -- -p 3 -count=1 -timeout 30m
 	cd test/kube && ../../$(GOTESTSUM) --hide-summary output --format standard-verbose $(RERUN)=../../bin/flaky-day.txt --rerun-fails-run-root-test \
-		--packages ./firstday -- -count=1 -timeout 30m # alone: its pods take all of the machine
+		--packages ./firstday -- -count=1 -timeout 30m # alone, because its pods use all CPUs
 	@$(call flaky,bin/flaky-kube.txt bin/flaky-day.txt)
 
 vm-test: build tools ## real kernel with cgroup v2 and NUMA: QEMU guests, as many at once as CPUs, some of systemd

@@ -67,9 +67,9 @@ type Offering struct {
 	unmeasured time.Duration // time since the node's usage was last known
 }
 
-// demandMean is the mean of other users' demand, including the system's: of all that was measured until that is
-// demandTime, and an exponential mean from then on. So a short peak at the start, like that of an installation, does
-// not count for more than its time.
+// demandMean is the mean of other users' demand, including the system's. Until the measurements cover demandTime, each
+// counts for its time, so that a short peak at the start, such as that of an installation, does not count for more. From
+// then on the mean is exponential.
 type demandMean struct {
 	cpu, memory float64
 	over        time.Duration // measured time in the mean, at most demandTime

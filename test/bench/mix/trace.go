@@ -52,8 +52,8 @@ func (t *tracer) write(file, text string) error {
 	return os.WriteFile(filepath.Join(t.instance, file), []byte(text), 0)
 }
 
-// start begins with an empty trace, and lists the threads of the service and of the hog, which is nil for none: a
-// service can have ended its own by the end of the slice.
+// start begins with an empty trace. It lists the threads of the service and of the hog, which is nil for none, because
+// a service may end its threads before the trace is read.
 func (t *tracer) start(service, hog *runtime.Pod) error {
 	if t == nil {
 		return nil
