@@ -39,7 +39,7 @@ func (w *Waits) add(group string, sum, longest time.Duration) {
 }
 
 var (
-	lineFormat    = regexp.MustCompile(`\[(\d+)\]\s+\S+\s+(\d+)\.(\d{6}): (sched_\w+): (.*)$`)
+	lineFormat    = regexp.MustCompile(`^\s*(.*)-(\d+)\s+\[(\d+)\]\s+\S+\s+(\d+)\.(\d{6}): (sched_\w+): (.*)$`)
 	switchFormat  = regexp.MustCompile(`^prev_comm=(.*) prev_pid=(\d+) prev_prio=-?\d+ prev_state=(\S+) ==> next_comm=(.*) next_pid=(\d+) `)
 	wakingFormat  = regexp.MustCompile(` pid=(\d+) prio=-?\d+ target_cpu=(\d+)`)
 	migrateFormat = regexp.MustCompile(` pid=(\d+) prio=-?\d+ orig_cpu=\d+ dest_cpu=(\d+)`)
@@ -61,8 +61,9 @@ type wait struct {
 // reader follows the trace of a machine.
 type reader struct {
 	group   func(Task) string
-	service map[int]bool // threads of the service
-	running map[int]Task // by CPU
+	service map[int]bool          // threads of the service
+	running map[int]Task          // by CPU
+	last    map[int]time.Duration // time of the last event, by CPU
 	waiting map[int]*wait
 	waits   Waits
 }
@@ -71,7 +72,7 @@ type reader struct {
 // names to what a task belongs. What ran before the first switch of a CPU is not counted, and waits
 // that have not ended are not either.
 func Read(trace io.Reader, service []int, group func(Task) string) (Waits, error) {
-	r := &reader{group: group, service: map[int]bool{}, running: map[int]Task{}, waiting: map[int]*wait{}}
+	r := &reader{group: group, service: map[int]bool{}, running: map[int]Task{}, last: map[int]time.Duration{}, waiting: map[int]*wait{}}
 	for _, tid := range service {
 		r.service[tid] = true
 	}
@@ -81,19 +82,31 @@ func Read(trace io.Reader, service []int, group func(Task) string) (Waits, error
 		if m == nil {
 			continue
 		}
-		cpu, err := strconv.Atoi(string(m[1]))
+		task := Task{Name: string(m[1])}
+		task.TID, _ = strconv.Atoi(string(m[2]))
+		cpu, err := strconv.Atoi(string(m[3]))
 		if err != nil {
 			return r.waits, fmt.Errorf("trace line %.200q: %w", lines.Text(), err)
 		}
-		at, err := time.ParseDuration(string(m[2]) + "." + string(m[3]) + "s")
+		at, err := time.ParseDuration(string(m[4]) + "." + string(m[5]) + "s")
 		if err != nil {
 			return r.waits, fmt.Errorf("trace line %.200q: %w", lines.Text(), err)
 		}
-		if err := r.event(at, cpu, string(m[4]), string(m[5])); err != nil {
+		r.seen(cpu, task)
+		if err := r.event(at, cpu, string(m[6]), string(m[7])); err != nil {
 			return r.waits, fmt.Errorf("trace line %.200q: %w", lines.Text(), err)
 		}
+		r.last[cpu] = at
 	}
 	return r.waits, lines.Err()
+}
+
+// seen handles that a task causes an event. Some kernels, as Linux 6.18 on virtual machines, trace no switch from the idle
+// task, which follows at once the event that ended the sleep.
+func (r *reader) seen(cpu int, task Task) {
+	if before, known := r.running[cpu]; known && before.TID != task.TID {
+		r.switched(r.last[cpu], cpu, before, task, false)
+	}
 }
 
 func (r *reader) event(at time.Duration, cpu int, name, text string) error {
@@ -158,6 +171,9 @@ func (r *reader) moves(at time.Duration, tid, cpu int) {
 
 // account adds the time since the last event to what ran on the thread's CPU.
 func (r *reader) account(at time.Duration, w *wait) {
+	if at < w.since { // the CPU's last event came before the thread woke, see seen
+		return
+	}
 	if task, known := r.running[w.cpu]; known {
 		w.parts[r.group(task)] += at - w.since
 	}
