@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -28,8 +29,7 @@ type bed struct {
 	batch     runtime.Cgroup // the kubelet's cgroup of BestEffort pods, which is the batch cgroup
 	server    *server        // that is the service; nil for the probe
 	programs  string         // folder of the servers' programs
-	network   string         // where the server listens, see net.Dial
-	address   string
+	address   netip.AddrPort // where the server listens
 	service   *runtime.Pod
 	resources runtime.Resources // of the service
 	objective *objective        // of the service; nil for none
@@ -38,6 +38,8 @@ type bed struct {
 	rounds    uint32        // of the probe's work per request
 	cpus      int
 	tracer    *tracer // nil for none
+	paces     paces
+	costs     []time.Duration // of a request to the server, of each calibration
 }
 
 // place says where a hog's pod runs.
@@ -130,23 +132,31 @@ func (b *bed) addHog(ctx context.Context, kind string, place place) error {
 
 // calibrate finds the number of rounds that cost a request to the probe its CPU time, or the CPU time
 // of a request to another server: first with one request after another, then under load, when requests
-// meet cold caches.
+// meet cold caches. Of all calibrations of a server, the median counts.
 func (b *bed) calibrate(ctx context.Context, o options) error {
 	if err := b.roughly(ctx); err != nil {
 		return err
 	}
-	const level = 30
+	const level, tries = 30, 5
 	rate, counted := b.phases(o, demand{level, level})[0].Rate, 3*o.slice
-	got, err := b.measure(ctx, slice{phases: []load.Phase{{Rate: rate, For: time.Second}, {Rate: rate, For: counted}}, patience: o.patience})
-	if err != nil {
-		return err
+	var cost float64
+	for range tries {
+		got, err := b.measure(ctx, slice{phases: []load.Phase{{Rate: rate, For: time.Second}, {Rate: rate, For: counted}}, patience: o.patience})
+		if err != nil {
+			return err
+		}
+		if got.usage.Service <= 0 || len(got.latency) == 0 {
+			return errors.New("the service used no CPU time while it was calibrated")
+		}
+		cost = got.usage.Service * float64(counted) / float64(len(got.latency))
+		if !b.paces.differs(got.pace, o.maxPace) {
+			break
+		}
 	}
-	if got.usage.Service <= 0 || len(got.latency) == 0 {
-		return errors.New("the service used no CPU time while it was calibrated")
-	}
-	cost := got.usage.Service * float64(counted) / float64(len(got.latency))
 	if b.server != nil {
-		b.work = time.Duration(cost)
+		b.costs = append(b.costs, time.Duration(cost))
+		b.work = load.Quantile(slices.Clone(b.costs), 0.5)
+		return nil
 	}
 	b.rounds = uint32(float64(b.rounds) * float64(b.work) / cost)
 	return nil
@@ -185,10 +195,12 @@ func (b *bed) serve() (err error) {
 	spec := runtime.ContainerSpec{Name: "c", Args: []string{fmt.Sprintf("serve=%d", workers)}}
 	if b.server != nil {
 		own := filepath.Join(b.rt.Dir, "service")
-		if b.network, b.address, err = b.server.address(own); err != nil {
+		port, err := freePort()
+		if err != nil {
 			return err
 		}
-		if spec, err = b.server.container(b.programs, own, b.address); err != nil {
+		b.address = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port))
+		if spec, err = b.server.container(b.programs, own, port); err != nil {
 			return err
 		}
 	}
@@ -236,7 +248,7 @@ func (b *bed) dial(ctx context.Context) (c client, err error) {
 		if b.server == nil {
 			c, err = load.Dial(b.service.Cgroup)
 		} else {
-			c, err = load.Connect(b.network, b.address, b.server.connections, b.server.protocol)
+			c, err = load.Connect(b.address, b.server.connections, b.server.protocol)
 		}
 		return err
 	})

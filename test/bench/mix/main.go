@@ -32,6 +32,7 @@ type options struct {
 	slice, settle    time.Duration
 	patience         time.Duration // time to wait for answers after a slice
 	work             time.Duration // CPU time of a request
+	maxPace          float64       // maximum difference of the CPUs' speed from the run's
 	maxOther         float64       // maximum CPUs of other programs
 	maxLate          time.Duration // maximum delay of the generator, at its p99
 	maxSteal         float64       // maximum fraction of the node that the hypervisor takes
@@ -54,6 +55,10 @@ type options struct {
 }
 
 func main() {
+	if err := withoutPreemption(); err != nil {
+		fmt.Fprintln(os.Stderr, "mix:", err)
+		os.Exit(1)
+	}
 	// Threads of the load generator must not wait for Go's scheduler or garbage collector when
 	// they wake.
 	goruntime.GOMAXPROCS(16)
@@ -75,6 +80,27 @@ func main() {
 	}
 }
 
+// withoutPreemption starts the program anew with a setting that Go reads at the start alone. Otherwise, Go signals all threads
+// of the load generator every 10 ms, and they interrupt the service. Programs that this one starts run without the setting.
+func withoutPreemption() error {
+	const variable, off = "GODEBUG", "asyncpreemptoff=1"
+	settings := os.Getenv(variable)
+	if before, set := strings.CutSuffix(settings, off); set {
+		return os.Setenv(variable, strings.TrimSuffix(before, ","))
+	}
+	if settings != "" {
+		settings += ","
+	}
+	if err := os.Setenv(variable, settings+off); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(self, os.Args, os.Environ())
+}
+
 func parse(args []string) (options, error) {
 	o := options{patience: 3 * time.Second, progress: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
 	flags := flag.NewFlagSet("mix", flag.ContinueOnError)
@@ -89,6 +115,7 @@ func parse(args []string) (options, error) {
 	flags.Float64Var(&o.maxOther, "other", 0.1, "CPUs of strangers above which a slice is measured again")
 	flags.DurationVar(&o.maxLate, "late", 500*time.Microsecond, "p99 of the generator's own lateness above which a slice is measured again")
 	flags.Float64Var(&o.maxSteal, "steal", 0.005, "fraction of the CPU time that the hypervisor stole, above which a slice is measured again")
+	flags.Float64Var(&o.maxPace, "pace", 0.1, "fraction by which the CPUs' speed may differ from that of most slices, before a slice is measured again")
 	flags.Uint64Var(&o.seed, "seed", 1, "of the order")
 	names := flags.String("settings", strings.Join([]string{report.Alone, report.Again, report.Unmanaged, report.Kubernetes, report.Sluice}, ","), "what to compare: names of settings, mechanisms of the kernel among them, and .yaml files, each of which is Sluice with that configuration")
 	levels := flags.String("levels", "10,30,60,10-60", "loads of the service, in percent of the node")
@@ -155,7 +182,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	r := &report.Report{Run: report.Run{At: time.Now(), Service: o.server.String(), Work: o.work, Slice: o.slice, Settle: o.settle, Repeat: o.repeat, MaxOther: o.maxOther, MaxLate: o.maxLate, MaxSteal: o.maxSteal, Config: o.config}}
+	r := &report.Report{Run: report.Run{At: time.Now(), Service: o.server.String(), Work: o.work, Slice: o.slice, Settle: o.settle, Repeat: o.repeat, MaxOther: o.maxOther, MaxLate: o.maxLate, MaxSteal: o.maxSteal, MaxPace: o.maxPace, Config: o.config}}
 	if r.Machine, err = machine(); err != nil {
 		return err
 	}

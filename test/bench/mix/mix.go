@@ -97,8 +97,8 @@ type tally struct {
 
 // compare measures every cell o.repeat times, each time in another order. Cells of one load have
 // the same arrivals. A slice is discarded and repeated if other programs used CPU, if the
-// hypervisor kept CPUs from the node, or if the generator itself was late, as on a paused virtual machine. If it is interrupted, compare reports
-// what it has.
+// hypervisor kept CPUs from the node or let them run faster or more slowly than in most slices, or if the generator
+// itself was late, as on a paused virtual machine. If it is interrupted, compare reports what it has.
 func compare(ctx context.Context, o options, all []setting, r *report.Report) (err error) {
 	b, err := newBed(ctx, o, runtime.Resources{CPURequest: request, MemoryRequest: 256 * mib}, o.hogs)
 	if err != nil {
@@ -156,13 +156,15 @@ func (b *bed) add(ctx context.Context, o options, t *tally, seed uint64, where s
 		if err != nil {
 			return err
 		}
-		o.progress("%s %-5s %-6s %-12s p99 %8s, busy %.2f, steal %.3f, CPUs of the service %.2f, batch work %.2f, others %.2f", where, t.cell.demand, t.cell.hog, t.cell.setting.name,
-			load.Quantile(got.latency, 0.99).Round(time.Microsecond), got.usage.Busy, got.usage.Steal, got.usage.Service, got.usage.Batch, got.usage.Other)
+		o.progress("%s %-5s %-6s %-12s p99 %8s, busy %.2f, steal %.3f, CPUs of the service %.2f, batch work %.2f, others %.2f, pace %s", where, t.cell.demand, t.cell.hog, t.cell.setting.name,
+			load.Quantile(got.latency, 0.99).Round(time.Microsecond), got.usage.Busy, got.usage.Steal, got.usage.Service, got.usage.Batch, got.usage.Other, got.pace.Round(time.Microsecond))
 		late := load.Quantile(got.late, 0.99)
 		// Kernel threads write files back, and their CPU time is charged to no cgroup. What a
 		// hypervisor does for disks, and for the pages that new processes fault in, counts as stolen.
 		disturbed := got.usage.Steal > o.maxSteal || got.usage.Other > o.maxOther
-		if late <= o.maxLate && (!disturbed || slices.Contains([]string{"cache", "disk", "fork"}, t.cell.hog)) {
+		b.paces = append(b.paces, got.pace)
+		paced := !b.paces.differs(got.pace, o.maxPace)
+		if late <= o.maxLate && paced && (!disturbed || slices.Contains([]string{"cache", "disk", "fork"}, t.cell.hog)) {
 			t.all = append(t.all, got)
 			return nil
 		}
@@ -247,6 +249,7 @@ func (t *tally) summary() report.Cell {
 	c.Batch = median(func(o outcome) float64 { return o.usage.Batch })
 	c.Other = median(func(o outcome) float64 { return o.usage.Other })
 	c.Work = median(func(o outcome) float64 { return o.usage.Work })
+	c.Pace = time.Duration(median(func(o outcome) float64 { return float64(o.pace) }))
 	c.Stalled = median(func(o outcome) float64 { return o.stalled })
 	return c
 }

@@ -18,7 +18,7 @@ import (
 func briefly(t *testing.T, out string, flags ...string) (r report.Report) {
 	t.Helper()
 	o, err := parse(append([]string{
-		"-sluice", "../../../bin/sluice", "-out", out, "-repeat", "1", "-slice", "300ms", "-settle", "200ms", "-other", "2", "-late", "1s", "-steal", "1",
+		"-sluice", "../../../bin/sluice", "-out", out, "-repeat", "1", "-slice", "300ms", "-settle", "200ms", "-other", "2", "-late", "1s", "-steal", "1", "-pace", "1",
 	}, flags...))
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -19,8 +20,7 @@ import (
 type server struct {
 	name        string
 	command     []string
-	files       map[string]string // texts, by name in the folder /service; $ADDRESS is where it listens
-	tcp         bool              // it listens on a port of 127.0.0.1, and not on /service/socket
+	files       map[string]string // texts, by name in the folder /service; $PORT is where it listens at 127.0.0.1
 	protocol    load.Protocol
 	connections int
 	busiest     int // maximum load in CPUs; 0 for no limit
@@ -44,18 +44,18 @@ http {
 	gzip on; gzip_comp_level 6; gzip_types text/plain;
 	client_body_temp_path /service/body; proxy_temp_path /service/proxy; fastcgi_temp_path /service/fastcgi;
 	uwsgi_temp_path /service/uwsgi; scgi_temp_path /service/scgi;
-	server { listen $ADDRESS reuseport; root /service; }
+	server { listen 127.0.0.1:$PORT reuseport; root /service; location = /worker { return 200 $pid; } }
 }
 `,
 			},
 			// On one socket of all workers, whichever is awake would take all connections. With a socket for
-			// each worker, the kernel chooses by a hash. Of 64 connections, one of two workers would have 60 % or
-			// more in one of ten slices, and its requests would wait while the other worker has nothing to do.
-			tcp: true, protocol: load.HTTP("/page"), connections: 1024,
+			// each worker, the kernel chooses by a hash.
+			protocol: load.HTTP("/page", "/worker"), connections: 256,
 		},
 		{
 			name:     "redis",
-			command:  []string{"/usr/bin/redis-server", "--port", "0", "--unixsocket", "/service/socket", "--save", "", "--dir", "/service"},
+			command:  []string{"/usr/bin/redis-server", "/service/redis.conf"},
+			files:    map[string]string{"redis.conf": "bind 127.0.0.1\nport $PORT\nsave \"\"\ndir /service\n"},
 			protocol: load.Redis(2000), connections: 64, busiest: 1, // one thread answers all requests
 		},
 	}
@@ -75,15 +75,6 @@ func (s *server) String() string {
 		return probeService
 	}
 	return s.name
-}
-
-// address returns where a server listens whose own files are in that folder, for net.Dial.
-func (s *server) address(own string) (network, address string, err error) {
-	if !s.tcp {
-		return "unix", filepath.Join(own, "socket"), nil
-	}
-	port, err := freePort()
-	return "tcp", fmt.Sprintf("127.0.0.1:%d", port), err
 }
 
 // freePort returns a TCP port on which no program listens.
@@ -107,7 +98,7 @@ func page(size int) string {
 
 // container returns the server's container, whose programs are in a folder that `make
 // bin/tools/servers` fills, and whose own files go to another one.
-func (s *server) container(programs, own, address string) (runtime.ContainerSpec, error) {
+func (s *server) container(programs, own string, port int) (runtime.ContainerSpec, error) {
 	spec := runtime.ContainerSpec{Name: "c", Command: s.command}
 	if _, err := os.Stat(filepath.Join(programs, s.command[0])); err != nil {
 		return spec, fmt.Errorf("%s is missing, 'make bin/tools/servers' gets it: %w", s.name, err)
@@ -117,7 +108,7 @@ func (s *server) container(programs, own, address string) (runtime.ContainerSpec
 	texts := map[string]string{"passwd": "root:x:0:0::/:/bin/sh\n", "group": "root:x:0:\n"}
 	maps.Copy(texts, s.files)
 	for name, text := range texts {
-		errs = append(errs, os.WriteFile(filepath.Join(own, name), []byte(strings.ReplaceAll(text, "$ADDRESS", address)), 0o644))
+		errs = append(errs, os.WriteFile(filepath.Join(own, name), []byte(strings.ReplaceAll(text, "$PORT", strconv.Itoa(port))), 0o644))
 	}
 	for _, name := range []string{"usr", "lib", "lib64"} {
 		if _, err := os.Stat(filepath.Join(programs, name)); err == nil { // lib64 is amd64's

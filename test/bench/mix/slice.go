@@ -6,6 +6,9 @@ import (
 	goruntime "runtime"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
 	"github.com/sluice-dev/sluice/test/bench/mix/load"
 	"github.com/sluice-dev/sluice/test/bench/mix/waits"
 	"github.com/sluice-dev/sluice/test/probe/wire"
@@ -27,7 +30,8 @@ type outcome struct {
 	windows             []time.Duration // p99 of each window in turn
 	lost                int
 	usage               usage
-	stalled             float64 // fraction of the time in which a thread of the service waited for a CPU
+	pace                time.Duration // see medianPace
+	stalled             float64       // fraction of the time in which a thread of the service waited for a CPU
 	waits               waits.Waits
 }
 
@@ -48,18 +52,25 @@ func (b *bed) measure(ctx context.Context, s slice) (o outcome, err error) {
 	if err != nil {
 		return o, err
 	}
+	unix.Sync() // what earlier slices left to write must not go to the disk in this one
 	var first, last sample
 	due, result, err := b.send(ctx, s, func(begin int64) (err error) {
-		load.SleepUntil(begin + int64(s.settleTime()))
+		from, until := begin+int64(s.settleTime()), begin+int64(s.whole())
+		var paced errgroup.Group
+		paced.Go(func() (err error) {
+			o.pace, err = medianPace(from, until)
+			return err
+		})
+		load.SleepUntil(from)
 		if err := b.tracer.start(b.service, s.hog); err != nil {
 			return err
 		}
 		if first, err = files.read(); err != nil {
 			return err
 		}
-		load.SleepUntil(begin + int64(s.whole()))
+		load.SleepUntil(until)
 		last, err = files.read()
-		return errors.Join(err, b.tracer.stop())
+		return errors.Join(err, paced.Wait(), b.tracer.stop())
 	})
 	if err != nil {
 		return o, err

@@ -15,24 +15,41 @@ type Protocol struct {
 	Prepare []string // sent before the load, each of them answered by one line
 	Request string
 	Receive func(*bufio.Reader) error
+
+	// Worker asks which of the server's workers answers on a connection, and ReceiveWorker reads its name. "" is for a
+	// server of one worker.
+	Worker        string
+	ReceiveWorker func(*bufio.Reader) (name string, err error)
 }
 
-// HTTP asks for a page, and reads the answer whole without decompressing it.
-func HTTP(path string) Protocol {
-	return Protocol{
-		Request: "GET " + path + " HTTP/1.1\r\nHost: service\r\nAccept-Encoding: gzip\r\n\r\n",
-		Receive: func(in *bufio.Reader) error {
-			answer, err := http.ReadResponse(in, nil)
-			if err != nil {
-				return err
-			}
-			_, err = io.Copy(io.Discard, answer.Body)
-			if answer.StatusCode != http.StatusOK {
-				err = errors.Join(err, fmt.Errorf("the service answers %s", answer.Status))
-			}
-			return errors.Join(err, answer.Body.Close())
-		},
+// HTTP asks for a page, and reads the answer whole without decompressing it. The page worker holds the
+// worker's name; "" is for a server of one worker.
+func HTTP(page, worker string) Protocol {
+	get := func(page string) string {
+		return "GET " + page + " HTTP/1.1\r\nHost: service\r\nAccept-Encoding: gzip\r\n\r\n"
 	}
+	p := Protocol{Request: get(page), Receive: func(in *bufio.Reader) error { return receiveHTTP(in, io.Discard) }}
+	if worker != "" {
+		p.Worker = get(worker)
+		p.ReceiveWorker = func(in *bufio.Reader) (string, error) {
+			var name strings.Builder
+			err := receiveHTTP(in, &name)
+			return name.String(), err
+		}
+	}
+	return p
+}
+
+func receiveHTTP(in *bufio.Reader, body io.Writer) error {
+	answer, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(body, answer.Body)
+	if answer.StatusCode != http.StatusOK {
+		err = errors.Join(err, fmt.Errorf("the service answers %s", answer.Status))
+	}
+	return errors.Join(err, answer.Body.Close())
 }
 
 // Redis stores a list of that many elements, and asks for its first ten in order. Sorting costs

@@ -6,8 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"os"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -17,59 +16,98 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Streams are connections to a server that speaks another protocol than the probe's. Each carries
-// one request at a time; a request that is due while all are in use waits for one.
+// Streams are TCP connections to a server that speaks another protocol than the probe's. Each carries
+// one request at a time. Requests go to the server's workers in turn, as a balancer sends them, so that the same load
+// puts the same requests on each of them every time; a request that is due while all connections of its worker
+// are in use waits for one.
 type Streams struct {
 	protocol Protocol
 	all      []*stream
+	workers  int
 	ended    atomic.Bool // the load has been sent and answered, as far as it will be
+
+	room, control []byte        // for one read
+	parser        *bufio.Reader // of one answer
 }
 
 type stream struct {
-	file    *os.File
-	conn    int // its descriptor, which blocks
-	answer  []byte
+	conn    int
+	worker  int          // index of the worker that answers
+	answer  []byte       // start of an answer of which the rest has not arrived
 	request atomic.Int64 // index of the request that it carries
 }
 
-// Connect connects that many times to the server, as net.Dial does, and prepares the server.
-func Connect(network, address string, times int, p Protocol) (s *Streams, err error) {
-	s = &Streams{protocol: p}
+// Connect connects that many times to the server at that address of IPv4, and prepares the server.
+func Connect(address netip.AddrPort, times int, p Protocol) (s *Streams, err error) {
+	s = &Streams{protocol: p, room: make([]byte, 64<<10), control: make([]byte, 64), parser: bufio.NewReader(nil)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
 	for range times {
-		file, err := dial(network, address)
+		conn, err := dial(address)
 		if err != nil {
 			return s, fmt.Errorf("the service at %s: %w", address, err)
 		}
-		s.all = append(s.all, &stream{file: file, conn: int(file.Fd())})
+		s.all = append(s.all, &stream{conn: conn})
 	}
-	return s, s.prepare()
+	return s, errors.Join(s.prepare(), s.findWorkers())
 }
 
-func dial(network, address string) (*os.File, error) {
-	conn, err := net.Dial(network, address)
+// dial connects, and lets the kernel note when bytes arrive. Go's net package would wake a thread of this process for
+// every answer.
+func dial(address netip.AddrPort) (conn int, err error) {
+	conn, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return conn, err
 	}
-	file, err := conn.(interface{ File() (*os.File, error) }).File() // another descriptor of the connection
-	return file, errors.Join(err, conn.Close())
+	err = errors.Join(
+		unix.SetsockoptInt(conn, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
+		unix.SetsockoptInt(conn, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
+		unix.Connect(conn, &unix.SockaddrInet4{Addr: address.Addr().As4(), Port: int(address.Port())}))
+	if err != nil {
+		err = errors.Join(err, unix.Close(conn))
+	}
+	return conn, err
 }
 
 // prepare sends what prepares the server.
 func (s *Streams) prepare() error {
-	in := bufio.NewReader(s.all[0].file)
 	for _, text := range s.protocol.Prepare {
-		if err := s.all[0].send(text); err != nil {
+		err := s.ask(s.all[0], text, func(in *bufio.Reader) error {
+			_, err := in.ReadSlice('\n')
 			return err
-		}
-		if _, err := in.ReadSlice('\n'); err != nil {
+		})
+		if err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// findWorkers asks on each connection which worker answers it.
+func (s *Streams) findWorkers() error {
+	s.workers = 1
+	if s.protocol.Worker == "" {
+		return nil
+	}
+	indexes := map[string]int{}
+	for _, one := range s.all {
+		var name string
+		err := s.ask(one, s.protocol.Worker, func(in *bufio.Reader) (err error) {
+			name, err = s.protocol.ReceiveWorker(in)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if _, known := indexes[name]; !known {
+			indexes[name] = len(indexes)
+		}
+		one.worker = indexes[name]
+	}
+	s.workers = len(indexes)
 	return nil
 }
 
@@ -77,7 +115,7 @@ func (s *Streams) prepare() error {
 func (s *Streams) Close() error {
 	var errs []error
 	for _, one := range s.all {
-		errs = append(errs, one.file.Close())
+		errs = append(errs, unix.Close(one.conn))
 	}
 	return errors.Join(errs...)
 }
@@ -91,19 +129,21 @@ func (s *Streams) Interrupt() {
 
 // Ask sends that many requests, one after another.
 func (s *Streams) Ask(times int) error {
-	one := s.all[0]
 	for range times {
-		if err := one.send(s.protocol.Request); err != nil {
+		if err := s.ask(s.all[0], s.protocol.Request, s.protocol.Receive); err != nil {
 			return err
-		}
-		for answered := false; !answered; {
-			var err error
-			if answered, err = s.read(one); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
+}
+
+// ask sends a request and waits for its answer.
+func (s *Streams) ask(one *stream, request string, receive func(*bufio.Reader) error) error {
+	err := one.send(request)
+	for answered := false; err == nil && !answered; {
+		answered, _, err = s.read(one, 0, receive)
+	}
+	return err
 }
 
 // Run sends the load and waits for its answers. It can be called once. What Result.Wait would be is
@@ -113,9 +153,12 @@ func (s *Streams) Run(l Load) (*Result, error) {
 	r := &Result{Latency: make([]time.Duration, n), Late: make([]time.Duration, n)}
 	due := func(i int) int64 { return l.Begin + int64(l.Due[i]) }
 	done := make([]int64, n)
-	free := make(chan *stream, len(s.all))
+	free := make([]chan *stream, s.workers) // connections, by worker
+	for i := range free {
+		free[i] = make(chan *stream, len(s.all))
+	}
 	for _, one := range s.all {
-		free <- one
+		free[one.worker] <- one
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- First(func() error { return s.receive(done, free) }) }()
@@ -136,14 +179,14 @@ func (s *Streams) Run(l Load) (*Result, error) {
 }
 
 // send sends each request when it is due, and waits until all are answered or the time is over.
-func (s *Streams) send(r *Result, due func(int) int64, free <-chan *stream, patience time.Duration) error {
+func (s *Streams) send(r *Result, due func(int) int64, free []chan *stream, patience time.Duration) error {
 	if len(r.Late) == 0 {
 		return nil
 	}
 	over := time.After(time.Duration(due(len(r.Late)-1)-Now()) + patience)
-	next := func() *stream {
+	next := func(worker int) *stream {
 		select {
-		case one := <-free:
+		case one := <-free[worker]:
 			return one
 		case <-over:
 			return nil
@@ -155,9 +198,9 @@ func (s *Streams) send(r *Result, due func(int) int64, free <-chan *stream, pati
 		r.Late[i] = time.Duration(Now() - max(due(i), waited))
 		var one *stream
 		select {
-		case one = <-free:
+		case one = <-free[i%s.workers]:
 		default:
-			if one = next(); one == nil {
+			if one = next(i % s.workers); one == nil {
 				return nil
 			}
 			waited = Now()
@@ -170,8 +213,8 @@ func (s *Streams) send(r *Result, due func(int) int64, free <-chan *stream, pati
 			return err
 		}
 	}
-	for range s.all {
-		if one := next(); one == nil || one == failedStream {
+	for _, one := range s.all {
+		if one := next(one.worker); one == nil || one == failedStream {
 			return nil
 		}
 	}
@@ -181,18 +224,23 @@ func (s *Streams) send(r *Result, due func(int) int64, free <-chan *stream, pati
 // failedStream tells the sender that the receiver has failed.
 var failedStream = &stream{}
 
-// receive stores when each answer has come, on one thread for all connections, until they end. Threads
-// that block in reads of their own would cost Go's scheduler much of a CPU.
-func (s *Streams) receive(done []int64, free chan<- *stream) (err error) {
+// look is the time between two looks at what has arrived. The kernel notes when it arrives, so this does not add to
+// latencies. A thread that woke for each answer would instead interrupt the service whenever it answers.
+const look = 5 * time.Millisecond
+
+// receive stores when each answer arrived, on one thread for all connections, until they end.
+func (s *Streams) receive(done []int64, free []chan *stream) (err error) {
 	defer func() {
 		if s.ended.Load() {
 			err = nil
 		}
 		if err != nil {
 			err = fmt.Errorf("the service: %w", err)
-			select {
-			case free <- failedStream:
-			default: // none is in use
+			for _, of := range free {
+				select {
+				case of <- failedStream:
+				default: // none is in use
+				}
 			}
 		}
 	}()
@@ -206,59 +254,66 @@ func (s *Streams) receive(done []int64, free chan<- *stream) (err error) {
 			return err
 		}
 	}
-	var events [64]unix.EpollEvent
-	for {
-		n, err := wait(poll, events[:])
-		if err != nil {
+	events := make([]unix.EpollEvent, len(s.all))
+	for next := Now(); !s.ended.Load(); next = max(next+int64(look), Now()) {
+		sleep(next)
+		n, err := unix.EpollWait(poll, events, 0)
+		if err != nil && !errors.Is(err, unix.EINTR) {
 			return err
 		}
-		for _, e := range events[:n] {
+		for _, e := range events[:max(n, 0)] {
 			one := s.all[e.Fd]
-			answered, err := s.read(one)
+			answered, at, err := s.read(one, unix.MSG_DONTWAIT, s.protocol.Receive)
 			if err != nil {
 				return err
 			}
 			if answered {
-				done[one.request.Load()] = Now()
-				free <- one
+				done[one.request.Load()] = at
+				free[one.worker] <- one
 			}
 		}
 	}
+	return nil
 }
 
-// wait returns the number of events. Its thread remains one of Go's running threads, see SleepUntil.
-func wait(poll int, events []unix.EpollEvent) (int, error) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(poll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), ^uintptr(0), 0, 0)
-	switch errno {
-	case 0:
-		return int(n), nil
-	case unix.EINTR:
-		return 0, nil
-	}
-	return 0, errno
-}
-
-// read reads once from a connection that is readable or blocks, and reports whether the answer is
-// complete.
-func (s *Streams) read(one *stream) (answered bool, err error) {
-	const room = 64 << 10
-	one.answer = slices.Grow(one.answer, room)
-	n, err := syscall.Read(one.conn, one.answer[len(one.answer):len(one.answer)+room])
+// read reads once from a connection, and reports whether the answer is complete, and when its last bytes arrived.
+func (s *Streams) read(one *stream, flags int, receive func(*bufio.Reader) error) (answered bool, at int64, err error) {
+	n, control, _, _, err := unix.Recvmsg(one.conn, s.room, s.control, flags)
 	switch {
-	case errors.Is(err, syscall.EINTR):
-		return false, nil
+	case errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN):
+		return false, 0, nil
 	case err != nil:
-		return false, err
+		return false, 0, err
 	case n == 0:
-		return false, errors.New("it has ended the connection")
+		return false, 0, errors.New("it has ended the connection")
 	}
-	one.answer = one.answer[:len(one.answer)+n]
-	err = s.protocol.Receive(bufio.NewReader(bytes.NewReader(one.answer)))
+	answer := s.room[:n]
+	if len(one.answer) > 0 {
+		answer = append(one.answer, answer...)
+	}
+	s.parser.Reset(bytes.NewReader(answer))
+	err = receive(s.parser)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return false, nil
+		one.answer = slices.Clone(answer)
+		return false, 0, nil
 	}
-	one.answer = one.answer[:0]
-	return err == nil, err
+	one.answer = nil
+	return err == nil, arrival(s.control[:control]), err
+}
+
+// arrival returns when the kernel received what was read, as a time of Now, from the read's control messages. It is the present
+// where the kernel did not note it, as in the first moments after SO_TIMESTAMPNS.
+func arrival(control []byte) int64 {
+	now := Now()
+	if len(control) < unix.CmsgSpace(int(unsafe.Sizeof(unix.Timespec{}))) {
+		return now
+	}
+	header, data, _, err := unix.ParseOneSocketControlMessage(control)
+	if err != nil || header.Type != unix.SCM_TIMESTAMPNS {
+		return now
+	}
+	noted := (*unix.Timespec)(unsafe.Pointer(&data[0]))
+	return now - max(0, time.Now().UnixNano()-noted.Nano())
 }
 
 func (one *stream) send(text string) error {

@@ -36,21 +36,23 @@ func First(f func() error) error {
 }
 
 // spin is how long before its time a thread stops sleeping and polls the clock.
-const spin = 50 * time.Microsecond
+const spin = 10 * time.Microsecond
 
-// SleepUntil returns at that time of Now, within microseconds on a thread of First. The thread
-// remains one of Go's running threads, so that it doesn't have to wait for the scheduler when it
-// wakes.
+// SleepUntil returns at that time of Now, within microseconds on a thread of First.
 func SleepUntil(at int64) {
-	if wake := at - int64(spin); wake > Now() {
-		t := unix.NsecToTimespec(wake)
-		for {
-			_, _, errno := unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&t)), 0, 0, 0)
-			if !errors.Is(errno, unix.EINTR) {
-				break
-			}
-		}
-	}
+	sleep(at - int64(spin))
 	for Now() < at {
+	}
+}
+
+// sleep returns soon after that time of Now. The thread remains one of Go's running threads, so that it
+// doesn't have to wait for the scheduler when it wakes.
+func sleep(until int64) {
+	t := unix.NsecToTimespec(until)
+	for Now() < until {
+		_, _, errno := unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&t)), 0, 0, 0)
+		if errno != 0 && !errors.Is(errno, unix.EINTR) {
+			return
+		}
 	}
 }

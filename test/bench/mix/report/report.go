@@ -34,6 +34,7 @@ type Run struct {
 	MaxOther float64       // CPUs of other programs above which a slice is discarded
 	MaxLate  time.Duration // delay of the generator at its p99 above which a slice is discarded
 	MaxSteal float64       // fraction of the node that the hypervisor took above which a slice is discarded
+	MaxPace  float64       // fraction by which the CPUs' speed differed from the run's median above which a slice is discarded
 	Config   string        // Sluice's configuration
 }
 
@@ -54,6 +55,7 @@ type Cell struct {
 	Busy, Steal     float64       // fractions of the node
 	Service, Batch  float64       // in CPUs
 	Other           float64       // CPUs of everything else: kernel, runtime, Sluice, other programs
+	Pace            time.Duration // of the same multiplications on every CPU, as a median
 	Work            float64       // of the hog, per second
 	Stalled         float64       // fraction of the time in which a thread of the service waited for a CPU (PSI some)
 	BatchOfLeavings float64       // the hog's work divided by what it could do on what the service leaves; 0 if unknown

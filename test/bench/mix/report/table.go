@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -13,11 +14,12 @@ func (r *Report) Table() string {
 	fmt.Fprintf(&out, "%s, %d CPUs, %.0f GiB, Linux %s; %s, requests of %s, slices of %s after %s, %d times; Sluice's config:\n%s\n",
 		r.Machine.Model, r.Machine.CPUs, float64(r.Machine.Memory)/(1<<30), r.Machine.Kernel, r.Run.Service, r.Run.Work, r.Run.Slice, r.Run.Settle, r.Run.Repeat, r.Run.Config)
 	if len(r.Cells) > 0 {
-		grid(&out, "load|hog|setting|slices|dropped|requests|lost|p50|p99|of slices|p99.9|wait p99|late p99|busy|steal|service|batch|other|of leavings", len(r.Cells), func(i int) []any {
+		pace := r.pace()
+		grid(&out, "load|hog|setting|slices|dropped|requests|lost|p50|p99|of slices|p99.9|wait p99|late p99|busy|steal|pace|service|batch|other|of leavings", len(r.Cells), func(i int) []any {
 			c := r.Cells[i]
 			return []any{
 				c.Level, c.Hog, c.Setting, c.Slices, c.Dropped, c.Requests, c.Lost, c.P50, c.P99, c.P99s, c.P999, c.Wait99, c.Late99,
-				percent(c.Busy), percent(c.Steal), c.Service, c.Batch, c.Other, percent(c.BatchOfLeavings),
+				percent(c.Busy), percent(c.Steal), percent(float64(c.Pace) / pace), c.Service, c.Batch, c.Other, percent(c.BatchOfLeavings),
 			}
 		})
 	}
@@ -116,4 +118,14 @@ func text(value any) string {
 	default:
 		return fmt.Sprint(v)
 	}
+}
+
+// pace returns the median pace of all cells, and 1 if it is not known.
+func (r *Report) pace() float64 {
+	var all []time.Duration
+	for _, c := range r.Cells {
+		all = append(all, c.Pace)
+	}
+	slices.Sort(all)
+	return max(1, float64(all[len(all)/2]))
 }
