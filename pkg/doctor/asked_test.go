@@ -25,10 +25,11 @@ func TestWhatRuntimesTell(t *testing.T) {
 		want  []string
 	}{
 		"not asked": {nil, OK, []string{"ok runtime: containerd at /" + socket, "ok NRI: on, at /run/nri/nri.sock; its version"}},
-		"all well": {with(inspect.NRI{State: inspect.Loaded}), OK, []string{
+		"all well": {with(inspect.NRI{State: inspect.Loaded}), Note, []string{
 			"ok runtime: containerd v2.4.2 at /" + socket + ", as containerd's version service reports",
 			"ok handlers: runc, kata; cgroup driver systemd, as CRI reports",
-			"ok NRI: on, at /run/nri/nri.sock; its plugin is loaded, as containerd's introspection service reports"}},
+			"ok NRI: on, at /run/nri/nri.sock; its plugin is loaded, as containerd's introspection service reports",
+			"note statistics: containerd v2.4.2 asks the shims of all containers at once every 1s"}},
 		"NRI is not loaded": {with(inspect.NRI{State: inspect.Missing}), Fail, []string{"fail NRI: containerd has not loaded its NRI plugin, as"}},
 		"NRI has failed":    {with(inspect.NRI{State: inspect.Broken, Why: "no room"}), Fail, []string{"fail NRI: containerd's NRI plugin has failed: no room, as"}},
 		"it hangs":          {&inspect.Facts{Problems: []error{errors.New("deadline exceeded")}}, Warn, []string{"warn runtime: containerd at /" + socket + "; its process is not seen; it does not answer: deadline exceeded", "ok NRI: on"}},

@@ -179,6 +179,7 @@ func Examine(f *Facts) Report {
 		{"kubelet", (*node).kubeletSettings},
 		{"neighbours", (*node).neighbours},
 		{"runtime", (*node).runtime},
+		{"runtime", (*node).statistics},
 		{"sluice", (*node).self},
 		{"pinned cpus", (*node).pinned},
 	} {

@@ -193,6 +193,9 @@ type runtimeConfig struct {
 		NRI struct {
 			Disable *bool `toml:"disable"`
 		} `toml:"io.containerd.nri.v1.nri"`
+		CRI struct {
+			StatisticsPeriod string `toml:"stats_collect_period"` // "" for the default
+		} `toml:"io.containerd.cri.v1.runtime"`
 	} `toml:"plugins"`
 	CRIO struct {
 		NRI struct {
@@ -219,9 +222,29 @@ func parseRuntime(text []byte) (c runtimeConfig, err error) {
 	return c, err
 }
 
-// nriOff reports whether the runtime's files disable NRI, and which file does. The last file
-// with a setting decides; a missing file has none.
+// nriOff reports whether the runtime's files disable NRI, and which file does, or which one can't be read.
 func (n *node) nriOff(config, more string) (off bool, file string, err error) {
+	files, err := n.runtimeFiles(config, more)
+	if err != nil {
+		return false, files[len(files)-1].name, err
+	}
+	for i := range files {
+		if now, set := files[i].off(); set {
+			off, file = now, files[i].name
+		}
+	}
+	return off, file, nil
+}
+
+// runtimeFile is a file of a runtime's configuration.
+type runtimeFile struct {
+	name string
+	runtimeConfig
+}
+
+// runtimeFiles reads a runtime's configuration. The last file with a setting decides; a missing file has
+// none. With an error, the last file is the one that can't be read.
+func (n *node) runtimeFiles(config, more string) (files []runtimeFile, err error) {
 	names := append([]string{config}, n.glob(more)...)
 	for i := 0; i < len(names); i++ {
 		text, err := fs.ReadFile(n.Host, names[i])
@@ -229,11 +252,9 @@ func (n *node) nriOff(config, more string) (off bool, file string, err error) {
 			continue
 		}
 		c, err := parseRuntime(text)
+		files = append(files, runtimeFile{names[i], c})
 		if err != nil {
-			return false, names[i], err
-		}
-		if now, set := c.off(); set {
-			off, file = now, names[i]
+			return files, err
 		}
 		for _, pattern := range c.Imports {
 			if !path.IsAbs(pattern) {
@@ -246,7 +267,7 @@ func (n *node) nriOff(config, more string) (off bool, file string, err error) {
 			}
 		}
 	}
-	return off, file, nil
+	return files, nil
 }
 
 func (n *node) glob(pattern string) []string {
