@@ -9,7 +9,8 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// gentlePeriod is the least time between two collections of statistics that services don't feel.
+// gentlePeriod is the time between two collections of statistics from which on they are no finding. The kubelet itself
+// reads the statistics of containers that often (cAdvisor's housekeeping).
 const gentlePeriod = 10 * time.Second
 
 // statistics checks how often containerd asks the shims of all containers for statistics at the same time. Releases since
@@ -31,9 +32,9 @@ func (n *node) statistics() []Finding {
 		case period >= gentlePeriod:
 			return []Finding{ok(name, what)}
 		case n.kubelet.config.FeatureGates["PodAndContainerStatsFromCRI"]:
-			return []Finding{note(name, what+", which delays services on small nodes; the kubelet's feature gate PodAndContainerStatsFromCRI needs it", "switch that feature gate off, and make the period longer, if services must not be delayed")}
+			return []Finding{note(name, what+", which delays services on small nodes; the kubelet's feature gate PodAndContainerStatsFromCRI needs it", "if services must not be delayed, switch that feature gate off and make stats_collect_period longer")}
 		default:
-			return []Finding{note(name, what+", which delays services on small nodes; the kubelet does not need it", `set stats_collect_period = "1m" in [plugins.'io.containerd.cri.v1.runtime'] of its configuration, and restart containerd`)}
+			return []Finding{note(name, what+", which delays services on small nodes; only a kubelet with the feature gate PodAndContainerStatsFromCRI needs it", `set stats_collect_period = "1m" in [plugins.'io.containerd.cri.v1.runtime'] of its configuration, and restart containerd`)}
 		}
 	}
 	return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-dev/sluice/test/bench/mix/load"
 )
 
-// The pace of a CPU is the time of paceRounds multiplications, about 0.1 ms, every paceEvery. It tells how fast a hypervisor,
-// or the machine's clock, lets a CPU run. Caches and other threads of the machine don't change it.
+// The pace of a CPU is the time that paceRounds multiplications take, about 0.1 ms, measured every paceEvery. It tells how fast
+// a hypervisor, or the machine's clock, lets the CPU run. What uses caches and memory does not change it.
 const (
 	paceRounds = 100_000
 	paceEvery  = 25 * time.Millisecond
