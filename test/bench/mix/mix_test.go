@@ -53,7 +53,7 @@ func TestSmoke(t *testing.T) {
 	traces := strings.Contains(string(filesystems), "tracefs")
 	out := filepath.Join(t.TempDir(), "mix")
 	r := briefly(t, out,
-		"-trace="+strconv.FormatBool(traces), "-levels", "10-60", "-settings", "alone,alone again,unmanaged,sluice,idle-box",
+		"-trace="+strconv.FormatBool(traces), "-levels", "10-60", "-hogs", "cpu,cache", "-settings", "alone,alone again,sluice,idle-box",
 		"-memory-repeat", "1", "-grow-time", "2500ms", "-steps", "2", "-slow-steps", "1",
 		"-parts", "mix,memory,reaction,morning,objective", "-morning", "6s", "-morning-memory", "1", "-objective-time", "600ms")
 	for _, c := range r.Cells {

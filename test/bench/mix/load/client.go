@@ -23,7 +23,10 @@ func Dial(podCgroup string) (*Client, error) {
 	}
 	c := &Client{conn: conn}
 	// Room for all that may wait when the service is overloaded: sending never blocks.
-	if err := unix.SetsockoptInt(conn, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 64<<20); err != nil {
+	err = errors.Join(
+		unix.SetsockoptInt(conn, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 64<<20),
+		unix.SetsockoptInt(conn, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1))
+	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	if err := unix.Connect(conn, &unix.SockaddrUnix{Name: wire.Socket(podCgroup)}); err != nil {
@@ -43,7 +46,8 @@ func (c *Client) Ask(r wire.Request) (wire.Answer, error) {
 	if err := c.send(r); err != nil {
 		return wire.Answer{}, err
 	}
-	return c.receive()
+	answer, _, err := c.receive(0)
+	return answer, err
 }
 
 // Calibrate returns the number of rounds of work that take the given time on an idle machine, as
@@ -72,19 +76,21 @@ func (c *Client) send(r wire.Request) error {
 	}
 }
 
-func (c *Client) receive() (wire.Answer, error) {
+// receive returns an answer, and when it arrived.
+func (c *Client) receive(flags int) (answer wire.Answer, at int64, err error) {
 	var packet [wire.AnswerSize]byte
+	var control [64]byte
 	for {
-		n, err := syscall.Read(c.conn, packet[:])
+		n, noted, _, _, err := unix.Recvmsg(c.conn, packet[:], control[:], flags)
 		switch {
-		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil:
-			return wire.Answer{}, err
+			return wire.Answer{}, 0, err
 		case n != len(packet):
-			return wire.Answer{}, errors.New("the service has gone")
+			return wire.Answer{}, 0, errors.New("the service has gone")
 		}
-		return wire.ParseAnswer(&packet), nil
+		return wire.ParseAnswer(&packet), arrival(control[:noted]), nil
 	}
 }
 
@@ -146,23 +152,23 @@ func (c *Client) Run(l Load) (*Result, error) {
 	return r, nil
 }
 
-// collect stores when each answer came, until all have come or the time is over.
+// collect stores when each answer arrived, until all have arrived or the time is over.
 func (c *Client) collect(taken, done []int64, deadline int64) error {
-	for range done {
-		left := max(deadline-Now(), int64(time.Millisecond))
-		timeout := unix.NsecToTimeval(left)
-		if err := unix.SetsockoptTimeval(c.conn, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
-			return err
-		}
-		answer, err := c.receive()
-		if errors.Is(err, syscall.EAGAIN) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if int(answer.Seq) < len(done) {
-			done[answer.Seq], taken[answer.Seq] = Now(), answer.Taken
+	left := len(done)
+	for next := Now(); left > 0 && next < deadline; next = max(next+int64(look), Now()) {
+		sleep(next)
+		for left > 0 {
+			answer, at, err := c.receive(unix.MSG_DONTWAIT)
+			if errors.Is(err, unix.EAGAIN) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			left--
+			if int(answer.Seq) < len(done) {
+				done[answer.Seq], taken[answer.Seq] = at, answer.Taken
+			}
 		}
 	}
 	return nil

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -224,10 +223,6 @@ func (s *Streams) send(r *Result, due func(int) int64, free []chan *stream, pati
 // failedStream tells the sender that the receiver has failed.
 var failedStream = &stream{}
 
-// look is the time between two looks at what has arrived. The kernel notes when it arrives, so this does not add to
-// latencies. A thread that woke for each answer would instead interrupt the service whenever it answers.
-const look = 5 * time.Millisecond
-
 // receive stores when each answer arrived, on one thread for all connections, until they end.
 func (s *Streams) receive(done []int64, free []chan *stream) (err error) {
 	defer func() {
@@ -299,21 +294,6 @@ func (s *Streams) read(one *stream, flags int, receive func(*bufio.Reader) error
 	}
 	one.answer = nil
 	return err == nil, arrival(s.control[:control]), err
-}
-
-// arrival returns when the kernel received what was read, as a time of Now, from the read's control messages. It is the present
-// where the kernel did not note it, as in the first moments after SO_TIMESTAMPNS.
-func arrival(control []byte) int64 {
-	now := Now()
-	if len(control) < unix.CmsgSpace(int(unsafe.Sizeof(unix.Timespec{}))) {
-		return now
-	}
-	header, data, _, err := unix.ParseOneSocketControlMessage(control)
-	if err != nil || header.Type != unix.SCM_TIMESTAMPNS {
-		return now
-	}
-	noted := (*unix.Timespec)(unsafe.Pointer(&data[0]))
-	return now - max(0, time.Now().UnixNano()-noted.Nano())
 }
 
 func (one *stream) send(text string) error {
