@@ -79,7 +79,8 @@ func TestRounds(t *testing.T) {
 	r.make("neighbour", "", shares, "")
 	slices := r.countSlices(t)
 	began := time.Now()
-	for r.round = range number {
+	// A busy machine may take several rounds until a container with a claim runs for long enough to be seen.
+	for r.round = 0; r.round < number || len(r.ran) == 0 && r.round < 5*number; r.round++ {
 		r.act()
 		r.check()
 		if t.Failed() {
@@ -90,9 +91,9 @@ func TestRounds(t *testing.T) {
 		}
 	}
 	took := time.Since(began)
-	t.Logf("%d rounds in %v: %d claims prepared, %d containers ran with one; programs ended: %v; %d pods deleted by force", number, took.Round(time.Second), len(r.had), len(r.ran), r.ends, r.forced)
+	t.Logf("%d rounds in %v: %d claims prepared, %d containers ran with one; programs ended: %v; %d pods deleted by force", r.round, took.Round(time.Second), len(r.had), len(r.ran), r.ends, r.forced)
 	t.Logf("everybody was on CPUs of their own %v after an event at the latest; %.1f changes of the ResourceSlice a minute", r.slowest.Round(time.Millisecond), float64(slices())/took.Minutes())
-	if number >= 10 && len(r.ran) == 0 {
+	if len(r.ran) == 0 {
 		t.Error("no container ever ran with a claim")
 	}
 	r.end()
