@@ -294,11 +294,12 @@ func TestLoopFaults(t *testing.T) {
 	})
 }
 
-// inPanic makes the loop panic for some ticks.
+// inPanic makes the loop panic for some ticks, with a heartbeat in each.
 func (h *loopNode) inPanic(ticks int) {
 	var made colocation.Controllers
 	h.loop(func() { made, h.agent.loop.Controllers = h.agent.loop.Controllers, colocation.Controllers{} })
 	for range ticks {
+		time.Sleep(failsafe.BeatInterval)
 		h.agent.Tick(h.snapshot())
 	}
 	h.loop(func() {

@@ -34,6 +34,15 @@ func (l *Loop) planInputs() planInputs {
 	return planInputs{l.LedgerState(), l.Settings.Version(), l.LifecycleChanges}
 }
 
+// beat sends the failsafe a heartbeat if the last one was long enough ago.
+func (l *Loop) beat() {
+	now := l.Now()
+	if since := now.Sub(l.beatAt); since < 0 || since >= failsafe.BeatInterval {
+		l.Failsafe.Beat()
+		l.beatAt = now
+	}
+}
+
 // NoteFailsafe records in the journal what the failsafe wrote while this process gave no sign of
 // life. It must run before each event: an event that restores a setting, such as the end of a
 // container, would otherwise take the failsafe's value for another program's and leave it.

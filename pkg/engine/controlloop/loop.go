@@ -193,8 +193,7 @@ func (l *Loop) Tick(s *observe.Snapshot) {
 	}()
 	if l.Failsafe != nil {
 		l.NoteFailsafe()
-		l.Failsafe.Beat()
-		l.beatAt = l.Now()
+		l.beat()
 	}
 	if !l.Synced || !l.begin() {
 		return

@@ -10,6 +10,10 @@ import (
 // plan, it is well below the promised 10 s.
 const Silence = 5 * time.Second
 
+// BeatInterval is the time between two heartbeats. A heartbeat with each tick of the loop would take
+// 0.2 % of a CPU, for the watcher's process wakes for each.
+const BeatInterval = time.Second
+
 // Watcher waits until the plugin has ended.
 type Watcher struct {
 	Beats <-chan struct{}        // heartbeats; closed when the plugin has ended
