@@ -11,8 +11,8 @@ import (
 const Silence = 5 * time.Second
 
 // BeatInterval is the time between two heartbeats. A heartbeat with each tick of the loop would take
-// 0.2 % of a CPU, for the watcher's process wakes for each.
-const BeatInterval = time.Second
+// 0.2 % of a CPU, because the watcher's process wakes for each.
+const BeatInterval = 500 * time.Millisecond
 
 // Watcher waits until the plugin has ended.
 type Watcher struct {
