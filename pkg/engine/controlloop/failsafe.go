@@ -34,12 +34,15 @@ func (l *Loop) planInputs() planInputs {
 	return planInputs{l.LedgerState(), l.Settings.Version(), l.LifecycleChanges}
 }
 
-// beat sends the failsafe a heartbeat if the last one was long enough ago.
+// beat sends the failsafe a heartbeat if the last one was long enough ago, by the clock or by the
+// number of ticks: a clock that stands still or is set back must not make a running loop look dead.
 func (l *Loop) beat() {
+	l.ticksSinceBeat++
 	now := l.Now()
-	if since := now.Sub(l.beatAt); since < 0 || since >= failsafe.BeatInterval {
+	byTicks := time.Duration(l.ticksSinceBeat) * l.Config.Control.FastInterval
+	if max(now.Sub(l.beatAt), byTicks) >= failsafe.BeatInterval {
 		l.Failsafe.Beat()
-		l.beatAt = now
+		l.beatAt, l.ticksSinceBeat = now, 0
 	}
 }
 

@@ -130,6 +130,7 @@ type Loop struct {
 	failsafePlan   failsafePlan
 	failsafeReport *failsafe.Report // what the failsafe did and the loop has yet to undo; nil for nothing
 	beatAt         time.Time        // when the failsafe was sent the last heartbeat
+	ticksSinceBeat int
 
 	allPodsLimit knobs.Bytes // the most memory that all pods together may hold; 0 for no limit
 
