@@ -61,6 +61,52 @@ func TestStepLimitsAService(t *testing.T) {
 	}
 }
 
+// TestStepTriesOnce checks that one trial shows how much a service waits by itself since its load has risen, and that
+// no other follows.
+func TestStepTriesOnce(t *testing.T) {
+	t.Parallel()
+	_, s, _ := busyNode(t)
+	s.Rules = nil
+	v := &NodeView{}
+	v.SetInventory(inventory(running("web/a", "burstable", workload.LS), running("hog/a", "besteffort", workload.BE),
+		running("job/a", "besteffort", workload.BE), running("idle/a", "besteffort", workload.BE)))
+	in := &Inputs{Config: s.Config, Authority: s.Authority}
+	c, err := NewControllers(s, Learned{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := NewCPUDesired()
+	began, trials := time.Duration(0), 0
+	for second := range 1800 {
+		now := start.Add(time.Duration(second) * time.Second)
+		load, hog := workload.MilliCPU(1000), workload.MilliCPU(5000)
+		if second >= 60 {
+			load = 3000
+		}
+		if quota, ok := want.Culprits["hog"]; ok {
+			hog = workload.MilliCPU(quota.Quota.Milli())
+		}
+		containers := []observe.Container{uses("web/a", load, 1<<30), uses("hog/a", hog, 1<<30), uses("job/a", 100, 1<<30), uses("idle/a", 0, 1<<30)}
+		for i := range containers {
+			containers[i].CPU.At, containers[i].Pressure.At = now, now
+		}
+		containers[0].Pressure.CPU = float64(load) / 1e4
+		v.Observe(&observe.Snapshot{Now: now, Containers: containers}, 0)
+		was := len(want.Culprits)
+		want = NewCPUDesired()
+		c.Step(v, in, want)
+		switch tried := len(want.Culprits); {
+		case tried > was:
+			began, trials = time.Duration(second)*time.Second, trials+1
+		case tried < was && time.Duration(second)*time.Second-began > 30*time.Second:
+			t.Errorf("the trial took from %s to %d s", began, second)
+		}
+	}
+	if trials != 1 {
+		t.Errorf("%d trials in half an hour, want one", trials)
+	}
+}
+
 // TestTargetsOfServicesThatMayBeLimited checks that the throttling by the quota of such a pod is read.
 func TestTargetsOfServicesThatMayBeLimited(t *testing.T) {
 	t.Parallel()

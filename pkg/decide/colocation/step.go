@@ -127,6 +127,9 @@ func (c *Controllers) stepCulprit(v *NodeView, in *Inputs, want CPUDesired, d *D
 		return first.PodPath != "" && !first.SharedPodCgroup && !busy && mayLimit(v, &b, pod)
 	})
 	d.decide(in.Of(mode), decided)
+	for _, u := range c.Culprit.Unavoidable() {
+		c.Interference.Learn(u)
+	}
 	v.WatchClosely, v.WatchCycles = c.Culprit.Closely(), c.Culprit.Cycles()
 	for _, l := range limits {
 		want.Culprits[v.Pods[l.Pod].UID] = qos.Loop{Quota: Quota(l.CPU), Why: l.Why}

@@ -51,9 +51,10 @@ type Culprit struct {
 	closely   string         // UID of the LS pod of which Closely speaks
 	cycles    bool           // its cycles per instruction tell whether it suffers
 
-	uses      []podUse
-	limits    []PodLimit
-	decisions []Decision
+	uses        []podUse
+	limits      []PodLimit
+	unavoidable []Unavoidable
+	decisions   []Decision
 }
 
 // PodLimit is a CPU limit that a controller wants for a pod as a whole.
@@ -164,6 +165,10 @@ func (c *Culprit) Cycles() bool { return c.cycles }
 // change meanwhile.
 func (c *Culprit) Trying() bool { return c.trying || c.nearly }
 
+// Unavoidable returns how much victims waited, as the last step has found out. The list is valid until
+// the next step.
+func (c *Culprit) Unavoidable() []Unavoidable { return c.unavoidable }
+
 // Taken returns the additional CPU that limited services would use without their limits, and adds it
 // to that of their pools. It counts those that still use up their limit.
 func (c *Culprit) Taken(v *View) (sum workload.MilliCPU) {
@@ -187,7 +192,7 @@ func (c *Culprit) Taken(v *View) (sum workload.MilliCPU) {
 func (c *Culprit) Step(v *View, disturbed []Disturbance, acts bool, can func(pod int) bool) ([]PodLimit, []Decision) {
 	passed := c.watch.lap(v.Now, c.interval)
 	c.clock += passed
-	c.limits, c.decisions, c.closely, c.cycles = c.limits[:0], nil, "", false
+	c.limits, c.unavoidable, c.decisions, c.closely, c.cycles = c.limits[:0], c.unavoidable[:0], nil, "", false
 	c.grow(v)
 	c.remember(v, disturbed)
 	c.wait(v, passed)

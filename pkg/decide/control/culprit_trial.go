@@ -96,7 +96,8 @@ func (c *Culprit) hold(v *View, p *Pod, a *accused, d *Disturbance) {
 	case a.part >= strains && a.despite >= despiteTime:
 		c.deny(p, a, fmt.Sprintf("the %s of %s is above the usual again and again (%s), although this pod has little CPU", a.name(), a.ref, a.now(d)))
 	case a.waited >= holdTime:
-		c.deny(p, a, fmt.Sprintf("%s %s for %s, although this pod has little CPU", a.ref, a.suffering("has been waiting", "has been answering too late"), holdTime))
+		why := fmt.Sprintf("%s %s for %s, although this pod has little CPU", a.ref, a.suffering("has been waiting", "has been answering too late"), holdTime)
+		c.deny(p, a, why+c.teach(v, p, a, d, d.Latest[a.part].value))
 	case a.passed >= holdTime<<a.again && c.bears(v, a, d):
 		a.phase = culpritEasing
 		c.ease(v, p, a)
@@ -180,8 +181,39 @@ func (c *Culprit) try(v *View, p *Pod, a *accused, d *Disturbance) {
 	case !less && used && next < a.limit:
 		c.limit(v, p, a, next, fmt.Sprintf("%s still waits (%s), and this pod uses %s CPUs", a.ref, inPercent(a.seen.mean()), inCPUs(use)))
 	case known && a.passed >= observeTime:
-		c.deny(p, a, fmt.Sprintf("its lower limit does not help: %s", a.outcome(d)))
+		why := "its lower limit does not help: " + a.outcome(d)
+		if !less {
+			why += c.teach(v, p, a, d, a.calm+a.seen.mean())
+		}
+		c.deny(p, a, why)
 	}
+}
+
+// teach notes that the victim waits as much for CPUs while all batch work has no more than its floor, and says so. Of
+// waiting for memory and disks a lower CPU limit tells less. A pod with a bound is compared with that.
+func (c *Culprit) teach(v *View, p *Pod, a *accused, d *Disturbance, value float64) string {
+	if _, kind := strainName(a.part); kind != ofCPU || p.Class != workload.BE {
+		return ""
+	}
+	if _, bound := boundOf(&v.Pods[d.Pod].SLO, a.part); bound > 0 {
+		return ""
+	}
+	all := workload.MilliCPU(0)
+	for i := range v.Pods {
+		if v.Pods[i].Class != workload.BE {
+			continue
+		}
+		use, ok := c.useOf(v, &v.Pods[i])
+		if !ok {
+			return ""
+		}
+		all += use
+	}
+	if all > perCent(c.batch.Floor(v), 100+floorSlack) {
+		return ""
+	}
+	c.unavoidable = append(c.unavoidable, Unavoidable{a.victim, a.part, value})
+	return fmt.Sprintf("; all batch work uses no more than its floor, so that the baseline of %s is at least %s from now on", a.ref, inPercent(value))
 }
 
 // outcome says what has changed since the limit.

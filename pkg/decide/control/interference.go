@@ -93,7 +93,7 @@ const Suffers = 0.10
 // point if the measurement is above it, and falls by 0.1 × 1 point if it is below. A pod that
 // was never measured without BE pods has the lowest measurement instead, as TCP BBR takes a
 // path's delay from the lowest round-trip time. That value decays upwards, so that an old one
-// is forgotten.
+// is forgotten. What Learn was told decays downwards.
 const (
 	lightPercent   = 2           // CPU of the node in percent, below which BE load is light
 	leastShareTime = time.Minute // after which BE load is light with the least share that bounds leave it
@@ -128,6 +128,7 @@ type suffering struct {
 	calm, excess Strain
 	latest       [signals]Reading
 	learned      [strains]time.Duration
+	told         [strains]bool // by Learn
 	met          [strains]bool
 	reported     [strains]bool
 	bounds       [boundsKinds]bounded
@@ -190,6 +191,21 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 	return f.disturbed, decisions
 }
 
+// Unavoidable is how much an LS pod waited while all batch work had no more CPU than its floor.
+type Unavoidable struct {
+	pod   string // UID
+	part  int    // of Strain
+	value float64
+}
+
+// Learn raises the baseline of a pod to its unavoidable waiting. A lower one was measured while the pod
+// had less to do, or was a lowest measurement that came about by chance.
+func (f *Interference) Learn(u Unavoidable) {
+	if s := f.pods.find(u.pod); s != nil && u.value > *s.calm.part(u.part) {
+		*s.calm.part(u.part), s.told[u.part] = u.value, true
+	}
+}
+
 // load returns the CPU usage of batch work, whether it is too little to disturb anybody, and whether it is known.
 func (f *Interference) load(v *View, passed time.Duration) (used workload.MilliCPU, light, sure bool) {
 	used, complete, sure := f.batch(v)
@@ -246,8 +262,12 @@ func (s *suffering) enter(part int, now float64, measured, light bool, passed ti
 			*calm = max(now, *calm-step*(1-learnQuantile))
 		}
 	default:
-		if s.learned[part] < learnTime {
-			*calm = min(now, *calm+passed.Seconds()*decayPerSecond)
+		switch decay := passed.Seconds() * decayPerSecond; {
+		case s.learned[part] >= learnTime:
+		case s.told[part]:
+			*calm = min(*calm, max(now, *calm-decay))
+		default:
+			*calm = min(now, *calm+decay)
 		}
 		above = max(0, now-*calm)
 	}

@@ -83,6 +83,38 @@ func TestInterferenceWithoutACalmMoment(t *testing.T) {
 	}
 }
 
+// TestInterferenceLearns checks that unavoidable waiting raises the baseline, and that this is forgotten slowly, or
+// once the pod is measured without batch work.
+func TestInterferenceLearns(t *testing.T) {
+	t.Parallel()
+	s, web := shared()
+	s.at("large").CPU.Usage, web.Pressure.CPU = 6000, 0.1
+	f := NewInterference(time.Second)
+	calm := func(seconds int) float64 {
+		var disturbed []Disturbance
+		for range seconds {
+			disturbed, _ = f.Step(s.second())
+		}
+		return disturbed[0].Calm.CPUFraction
+	}
+	calm(10)
+	f.Learn(Unavoidable{"web", 0, 0.3})
+	f.Learn(Unavoidable{"web", 0, 0.2})
+	f.Learn(Unavoidable{"gone", 0, 0.9})
+	web.Pressure.CPU = 0.4
+	if got := calm(60); got != 0.3 {
+		t.Errorf("a baseline of %v, want the 0.3 that were learned", got)
+	}
+	web.Pressure.CPU = 0.1
+	if got := calm(600); math.Abs(got-0.29) > 0.001 {
+		t.Errorf("a baseline of %v after ten minutes with less waiting, want 0.29", got)
+	}
+	s.at("large").CPU.Usage = 0
+	if got := calm(300); math.Abs(got-0.1) > 0.001 {
+		t.Errorf("a baseline of %v after five minutes alone, want 0.1", got)
+	}
+}
+
 func TestInterferenceOfOwnMaking(t *testing.T) {
 	t.Parallel()
 	s, web := shared()
